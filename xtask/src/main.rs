@@ -1,2 +1,56 @@
-//! Placeholder.
-fn main() {}
+//! `cargo xtask`: one entry for everything a user or developer runs. Dispatches, nothing more.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a command-line tool talks to its user")]
+
+mod arrows;
+mod bench;
+mod ci;
+mod doctor;
+mod launch;
+mod process;
+mod setup;
+mod test;
+mod tidy;
+
+use anyhow::{Result, bail};
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  train [ARGS]    train a policy (default: configs/sim-cpu.toml, no service needed)
+  eval [ARGS]     evaluate a checkpoint under any config
+  show [ARGS]     write a stored trajectory as PNG frames and one HTML page
+  setup           install what real desktops need (tigervnc, chromium, openbox, MiniWoB++ pages)
+  test [ARGS]     set up, run every test, name every skipped suite
+  bench [ARGS]    run the benchmarks
+  ci              everything that continuous integration runs, in the same order
+  arrows          check the dependency arrows between the crates
+  tidy            check file sizes, `unsafe` and example configs
+  doctor          say what this machine has and lacks
+
+`cargo xtask train --help` lists the options of a command that runs the trainer.";
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    match command.as_str() {
+        "train" | "eval" | "show" => launch::exec(&command, &rest),
+        "setup" => setup::run(),
+        "test" => test::run(&rest),
+        "bench" => bench::run(&rest),
+        "ci" => ci::run(),
+        "arrows" => arrows::run(),
+        "tidy" => tidy::run(),
+        "doctor" => {
+            doctor::run();
+            Ok(())
+        }
+        "" | "help" | "--help" | "-h" => {
+            println!("{HELP}");
+            Ok(())
+        }
+        other => bail!("no command `{other}`\n\n{HELP}"),
+    }
+}

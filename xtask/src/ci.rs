@@ -1,0 +1,123 @@
+//! `ci`: everything that continuous integration runs, in the same order. Stops at the first fault.
+
+use std::{fs, time::Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::{arrows, process, test, tidy};
+
+type Step = (&'static str, fn() -> Result<()>);
+
+const STEPS: &[Step] = &[
+    ("format", format),
+    ("arrows", arrows::run),
+    ("tidy", tidy::run),
+    ("clippy", clippy),
+    ("docs", docs),
+    ("deny", deny),
+    ("tests", tests),
+    ("learning", learning),
+];
+
+/// How much a short training run must add to held-out success.
+const MIN_GAIN: f64 = 0.10;
+
+pub(crate) fn run() -> Result<()> {
+    let mut times = Vec::new();
+    for (name, step) in STEPS {
+        println!("== {name}");
+        let start = Instant::now();
+        step().with_context(|| format!("step `{name}` of `cargo xtask ci`"))?;
+        times.push(format!("{name} {} s", start.elapsed().as_secs()));
+    }
+    println!("all steps passed: {}", times.join(", "));
+    Ok(())
+}
+
+fn format() -> Result<()> {
+    process::run(process::cargo().args(["fmt", "--all", "--check"]))
+}
+
+fn clippy() -> Result<()> {
+    let arguments = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    process::run(process::cargo().args(arguments))
+}
+
+fn docs() -> Result<()> {
+    let arguments = ["doc", "--workspace", "--no-deps", "--quiet"];
+    process::run(
+        process::cargo()
+            .args(arguments)
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )
+}
+
+/// Licences, bans and sources. Installs cargo-deny where that is possible; a machine without it
+/// says so.
+fn deny() -> Result<()> {
+    if process::find("cargo-deny").is_none() {
+        let install = ["install", "--quiet", "--locked", "cargo-deny"];
+        if process::run(process::cargo().args(install)).is_err() {
+            println!("skipped: cargo-deny is not installed and cannot be installed here");
+            return Ok(());
+        }
+    }
+    // Advisories need a database from the network; the other checks need the lock file alone.
+    process::run(process::cargo().args(["deny", "check", "bans", "licenses", "sources"]))
+}
+
+fn tests() -> Result<()> {
+    test::run(&[])
+}
+
+/// A short training run from nothing must learn.
+fn learning() -> Result<()> {
+    let folder = process::root().join("target/ci-run");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    let mut cargo = process::cargo();
+    cargo.args([
+        "run",
+        "--release",
+        "--quiet",
+        "--package",
+        "dart-cli",
+        "--bin",
+        "dart-rl",
+        "--",
+    ]);
+    cargo
+        .args(["train", "--config", "configs/ci.toml", "--run-dir"])
+        .arg(&folder);
+    process::run(&mut cargo)?;
+    let summary: Value = serde_json::from_slice(&fs::read(folder.join("summary.json"))?)?;
+    let success = |stage: &str| {
+        let value = &summary["held_out"][stage]["layouts"]["overall"];
+        value
+            .as_f64()
+            .with_context(|| format!("summary.json has held-out success `{stage}`"))
+    };
+    let (before, warm, after) = (
+        success("untrained")?,
+        success("warm_start")?,
+        success("final")?,
+    );
+    println!("held-out success: untrained {before:.3}, warm start {warm:.3}, final {after:.3}");
+    if after - before < MIN_GAIN {
+        bail!(
+            "held-out success rose by {:.3}, less than {MIN_GAIN}",
+            after - before
+        );
+    }
+    Ok(())
+}
