@@ -369,7 +369,8 @@ mod tests {
         let short: Action =
             serde_json::from_str(r#"{"action":"click","at":{"x":3,"y":4}}"#).unwrap();
         assert_eq!(short, Action::click(ScreenPx::new(3, 4)));
-        assert!(serde_json::from_str::<Action>(r#"{"action":"done","extra":1}"#).is_err());
+        let extra = r#"{"action":"move_to","at":{"x":3,"y":4},"extra":1}"#;
+        assert!(serde_json::from_str::<Action>(extra).is_err());
     }
 
     #[test]

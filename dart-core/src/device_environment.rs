@@ -192,13 +192,13 @@ async fn within<V>(
     operation: &'static str,
     future: impl Future<Output = Result<V>> + Send,
 ) -> Result<V> {
-    match tokio::time::timeout(Duration::from_millis(millis), future).await {
-        Ok(result) => result,
-        Err(_) => {
-            let message = format!("no answer within {millis} ms");
-            Err(Error::new(ErrorKind::Timeout, ORIGIN, operation, message))
-        }
-    }
+    let late = |_| {
+        let message = format!("no answer within {millis} ms");
+        Err(Error::new(ErrorKind::Timeout, ORIGIN, operation, message))
+    };
+    tokio::time::timeout(Duration::from_millis(millis), future)
+        .await
+        .unwrap_or_else(late)
 }
 
 #[async_trait]

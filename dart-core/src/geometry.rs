@@ -215,7 +215,8 @@ mod tests {
         #[test]
         fn never_leaves_the_screen(x in -1e6f32..1e6, y in -1e6f32..1e6) {
             let viewport = Viewport::new(Size::new(160, 120), Size::new(168, 112));
-            prop_assert!(viewport.screen().contains(viewport.to_screen(ModelPx { x, y })));
+            let inside = viewport.screen().contains(viewport.to_screen(ModelPx { x, y }));
+            prop_assert!(inside);
         }
     }
 

@@ -83,10 +83,10 @@ impl FromStr for Key {
 
     fn from_str(text: &str) -> Result<Self> {
         let mut chars = text.chars();
-        if let (Some(c), None) = (chars.next(), chars.next()) {
-            if !c.is_control() {
-                return Ok(Self::Char(c));
-            }
+        if let (Some(c), None) = (chars.next(), chars.next())
+            && !c.is_control()
+        {
+            return Ok(Self::Char(c));
         }
         let lower = text.to_ascii_lowercase();
         if lower == "space" {
