@@ -1,0 +1,29 @@
+//! What the kernels refuse.
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What the kernels refuse. Numbers that are not finite are no error: they show in the results.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The logits are not `[tokens, vocab]` with one row for each token.
+    #[error("logits have {elements} elements, {rows} rows of {vocab} are needed")]
+    Shape {
+        /// Elements given.
+        elements: usize,
+        /// Rows needed.
+        rows: usize,
+        /// Vocabulary.
+        vocab: usize,
+    },
+    /// A temperature is not a positive number.
+    #[error("temperature {0} of a token is not a positive number")]
+    Temperature(f64),
+    /// The tensor is of a type that has no kernel.
+    #[error("logits are {0}, only f32 and f64 on the CPU are supported")]
+    Unsupported(String),
+    /// The tensor library failed.
+    #[error("tensor operation failed")]
+    Tensor(#[from] candle_core::Error),
+}
