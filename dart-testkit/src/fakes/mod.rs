@@ -1,0 +1,13 @@
+//! Small in-memory implementations: a screen with one red square, and policies that click.
+
+mod device;
+mod driver;
+mod environment;
+mod policy;
+mod weights;
+
+pub use device::{FakeDevice, FakeDeviceConfig};
+pub use driver::{FakeDriver, HasFakeDevice};
+pub use environment::{FakeConfig, FakeEnvironment, FakeFactory, task};
+pub use policy::{FakePolicy, ScriptedPolicy};
+pub use weights::FakeWeights;

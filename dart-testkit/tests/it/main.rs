@@ -1,0 +1,5 @@
+//! The suites on the fakes, and the fakes broken one contract line at a time.
+
+mod device;
+mod environment;
+mod policy;
