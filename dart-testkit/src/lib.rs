@@ -66,6 +66,7 @@ pub mod environment;
 pub mod fakes;
 pub mod faulty;
 pub mod interrupt;
+pub mod learner;
 pub mod policy;
 pub mod records;
 pub mod task_driver;

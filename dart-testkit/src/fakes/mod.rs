@@ -3,11 +3,13 @@
 mod device;
 mod driver;
 mod environment;
+mod learner;
 mod policy;
 mod weights;
 
 pub use device::{FakeDevice, FakeDeviceConfig};
 pub use driver::{FakeDriver, HasFakeDevice};
 pub use environment::{FakeConfig, FakeEnvironment, FakeFactory, task};
+pub use learner::FakeLearner;
 pub use policy::{FakePolicy, ScriptedPolicy};
 pub use weights::FakeWeights;

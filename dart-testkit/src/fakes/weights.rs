@@ -17,8 +17,10 @@ pub struct FakeWeights {
     /// Cells from left to right.
     pub columns: u32,
     /// How much red attracts.
+    #[serde(with = "bits::one")]
     pub gain: f64,
     /// One number for each cell, row by row.
+    #[serde(with = "bits::many")]
     pub bias: Vec<f64>,
 }
 
@@ -108,4 +110,44 @@ pub(super) fn checked_bytes(handle: &WeightsHandle) -> Result<Arc<[u8]>> {
 fn broken(operation: &'static str, why: impl std::fmt::Display) -> Error {
     let message = format!("broken weights: {why}");
     Error::new(ErrorKind::Protocol, "fake", operation, message)
+}
+
+/// Numbers as their bits: `serde_json` reads decimal fractions only nearly right, and a restored
+/// learner has to go on bit for bit.
+pub(super) mod bits {
+    pub(in crate::fakes) mod one {
+        use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+        #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+        pub(in crate::fakes) fn serialize<S: Serializer>(
+            value: &f64,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            value.to_bits().serialize(serializer)
+        }
+
+        pub(in crate::fakes) fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<f64, D::Error> {
+            u64::deserialize(deserializer).map(f64::from_bits)
+        }
+    }
+
+    pub(in crate::fakes) mod many {
+        use serde::{Deserialize, Deserializer, Serializer};
+
+        pub(in crate::fakes) fn serialize<S: Serializer>(
+            values: &[f64],
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            serializer.collect_seq(values.iter().map(|value| value.to_bits()))
+        }
+
+        pub(in crate::fakes) fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Vec<f64>, D::Error> {
+            let bits = Vec::<u64>::deserialize(deserializer)?;
+            Ok(bits.into_iter().map(f64::from_bits).collect())
+        }
+    }
 }

@@ -2,4 +2,5 @@
 
 mod device;
 mod environment;
+mod learner;
 mod policy;
