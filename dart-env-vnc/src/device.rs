@@ -1,0 +1,296 @@
+//! [`VncDevice`]: a desktop behind an RFB server, as a [`Device`].
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use dart_core::{
+    Action, ActionKind, ActionSet, Device, DeviceSpec, Error, ErrorKind, Observation, Result, Size,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    config::VncConfig,
+    rfb::{Connection, CursorImage, InputState, Password, RfbError, Step},
+};
+
+/// What a desktop takes; the other three concern the task and never reach a device.
+const ACTIONS: ActionSet = ActionSet::of(&[
+    ActionKind::Click,
+    ActionKind::DragTo,
+    ActionKind::Hotkey,
+    ActionKind::KeyDown,
+    ActionKind::KeyUp,
+    ActionKind::MouseDown,
+    ActionKind::MouseUp,
+    ActionKind::MoveTo,
+    ActionKind::Press,
+    ActionKind::Scroll,
+    ActionKind::Type,
+    ActionKind::Wait,
+]);
+
+/// Time between attempts to reach a server that is starting again.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Longest farewell to a server that may be dead.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// A desktop behind an RFB server.
+///
+/// Screenshots show the screen without the pointer, as of the last complete update; the pointer's
+/// shape is kept apart ([`cursor`](Self::cursor)). After an action the server is synchronised
+/// with and the screen is given time to settle ([`VncConfig::settle_quiet_ms`]).
+///
+/// # Cancel safety
+/// A dropped `perform` may leave keys or buttons held; the next `perform`, `recover` or `close`
+/// releases them, and so does dropping the device.
+#[derive(Debug)]
+pub struct VncDevice {
+    config: VncConfig,
+    password: Option<Password>,
+    connection: Option<Connection>,
+    spec: DeviceSpec,
+    input: InputState,
+    /// An action was begun and not completed.
+    interrupted: bool,
+    closed: bool,
+}
+
+impl VncDevice {
+    /// Connects to the server and waits for the first frame.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`], [`Disconnected`](ErrorKind::Disconnected),
+    /// [`Timeout`](ErrorKind::Timeout), [`Protocol`](ErrorKind::Protocol) or
+    /// [`Unauthorized`](ErrorKind::Unauthorized); each message names the server and says what to do.
+    pub async fn connect(config: VncConfig) -> Result<Self> {
+        let password = config.password()?;
+        Self::connect_with(config, password).await
+    }
+
+    /// Like [`connect`](Self::connect), with a password from elsewhere.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_with(config: VncConfig, password: Option<Password>) -> Result<Self> {
+        let spec = DeviceSpec {
+            name: format!("vnc {}", config.endpoint),
+            screen: Size::new(0, 0),
+            actions: ACTIONS,
+        };
+        let mut device = Self {
+            config,
+            password,
+            connection: None,
+            spec,
+            input: InputState::default(),
+            interrupted: false,
+            closed: false,
+        };
+        let (host, port) = device.config.address()?;
+        let connection = device.open(host, port).await;
+        device.connection = Some(device.explain("connect", connection)?);
+        device.refresh_spec();
+        Ok(device)
+    }
+
+    async fn open(&self, host: &str, port: u16) -> Result<Connection, RfbError> {
+        Connection::open(host, port, self.password.clone(), self.config.deadlines()).await
+    }
+
+    /// Waits until the screen has not changed for `quiet`, but at most `longest`. For task drivers
+    /// that changed the screen by other means than an action.
+    ///
+    /// # Errors
+    /// If the connection is lost.
+    pub async fn settle(&self, quiet: Duration, longest: Duration) -> Result<()> {
+        let settled = async {
+            let connection = self.connection()?;
+            connection.sync().await?;
+            connection.settle(quiet, longest).await
+        };
+        self.explain("settle", settled.await)
+    }
+
+    /// The pointer's shape, if the server told it.
+    pub fn cursor(&self) -> Option<Arc<CursorImage>> {
+        self.connection.as_ref().and_then(Connection::cursor)
+    }
+
+    fn connection(&self) -> Result<&Connection, RfbError> {
+        self.connection.as_ref().ok_or(RfbError::Closed)
+    }
+
+    fn explain<T>(&self, operation: &'static str, result: Result<T, RfbError>) -> Result<T> {
+        result.map_err(|error| error.into_core(operation, &self.config.endpoint))
+    }
+
+    fn refresh_spec(&mut self) {
+        if let Some(connection) = &self.connection {
+            self.spec.screen = connection.size();
+        }
+    }
+
+    fn check_open(&self, operation: &'static str) -> Result<()> {
+        if self.closed {
+            let message = "the device is closed";
+            return Err(Error::new(
+                ErrorKind::Misuse,
+                "dart-env-vnc",
+                operation,
+                message,
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_action(&self, action: &Action) -> Result<()> {
+        if !self.spec.actions.contains(action.kind()) {
+            let message = format!("a VNC desktop does not take {:?}", action.kind());
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "dart-env-vnc",
+                "perform",
+                message,
+            ));
+        }
+        match action.fault(self.spec.screen) {
+            Some(fault) => Err(Error::new(
+                ErrorKind::InvalidAction,
+                "dart-env-vnc",
+                "perform",
+                fault,
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends steps. What they press counts as held from before it is sent, what they release until
+    /// after, so that a dropped future loses nothing.
+    async fn run(&mut self, steps: Vec<Step>) -> Result<(), RfbError> {
+        let mut after = self.input.clone();
+        let mut bytes = Vec::new();
+        for step in steps {
+            after.apply(step, &mut bytes);
+            self.input.expect(step);
+            if matches!(step, Step::Pause(_) | Step::Sync) {
+                self.connection()?.send(std::mem::take(&mut bytes)).await?;
+                self.input = after.clone();
+            }
+            match step {
+                Step::Pause(pause) => sleep(pause).await,
+                Step::Sync => self.connection()?.sync().await?,
+                Step::Key { .. } | Step::Pointer { .. } => {}
+            }
+        }
+        self.connection()?.send(bytes).await?;
+        self.input = after;
+        Ok(())
+    }
+
+    async fn act(&mut self, steps: Vec<Step>) -> Result<(), RfbError> {
+        self.run(steps).await?;
+        let quiet = Duration::from_millis(self.config.settle_quiet_ms);
+        let longest = Duration::from_millis(self.config.settle_max_ms);
+        let connection = self.connection()?;
+        connection.sync().await?;
+        connection.settle(quiet, longest).await
+    }
+
+    /// Reconnects; a server that does not listen yet is given until the deadline.
+    async fn reopen(&self) -> Result<Connection> {
+        let (host, port) = self.config.address()?;
+        let deadline = Instant::now() + self.config.deadlines().connect;
+        loop {
+            let opened = self.open(host, port).await;
+            let starting = matches!(&opened, Err(RfbError::Connect { .. } | RfbError::Closed));
+            if !starting || Instant::now() + RETRY_PAUSE >= deadline {
+                return self.explain("recover", opened);
+            }
+            sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    /// Sends the release of what is held, without waiting.
+    fn release_now(&self) {
+        let mut bytes = Vec::new();
+        let mut after = self.input.clone();
+        for step in self.input.release(self.spec.screen) {
+            after.apply(step, &mut bytes);
+        }
+        if let (Some(connection), false) = (&self.connection, bytes.is_empty()) {
+            connection.try_send(bytes);
+        }
+    }
+}
+
+#[async_trait]
+impl Device for VncDevice {
+    fn spec(&self) -> &DeviceSpec {
+        &self.spec
+    }
+
+    async fn screenshot(&mut self) -> Result<Observation> {
+        self.check_open("screenshot")?;
+        let taken = async {
+            let connection = self.connection()?;
+            connection.sync().await?;
+            connection.frame()
+        };
+        let frame = self.explain("screenshot", taken.await)?;
+        self.spec.screen = frame.size();
+        Ok(Observation::of(frame))
+    }
+
+    async fn perform(&mut self, action: &Action) -> Result<()> {
+        self.check_open("perform")?;
+        self.refresh_spec();
+        self.check_action(action)?;
+        let screen = self.spec.screen;
+        let steps = if self.interrupted {
+            let mut steps = self.input.release(screen);
+            steps.extend(self.input.released().plan(action, screen)?);
+            steps
+        } else {
+            self.input.plan(action, screen)?
+        };
+        self.interrupted = true;
+        let done = self.act(steps).await;
+        self.explain("perform", done)?;
+        self.interrupted = false;
+        Ok(())
+    }
+
+    async fn recover(&mut self) -> Result<()> {
+        self.check_open("recover")?;
+        // The old connection may still be good, and a server that keeps keys down when it is cut.
+        self.release_now();
+        self.connection = None;
+        self.connection = Some(self.reopen().await?);
+        self.refresh_spec();
+        let release = self.input.release_everything(self.spec.screen);
+        let released = self.act(release).await;
+        self.explain("recover", released)?;
+        self.interrupted = false;
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        self.closed = true;
+        let idle = self.input.is_idle();
+        self.release_now();
+        if let (Some(connection), false) = (&self.connection, idle) {
+            // Best effort: the writer sends what is queued before it closes the socket anyway.
+            let _ = timeout(FAREWELL, connection.sync()).await;
+        }
+        self.connection = None;
+        self.input = self.input.released();
+        Ok(())
+    }
+}
+
+impl Drop for VncDevice {
+    fn drop(&mut self) {
+        self.release_now();
+    }
+}

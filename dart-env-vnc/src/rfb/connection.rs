@@ -1,0 +1,465 @@
+//! The tokio driver: one reader task that owns the core, one writer task, and a screen that
+//! changes only at update boundaries.
+//!
+//! Input never waits for the server to say something, and a slow writer never stops the reader:
+//! the two share a bounded outbox and nothing else.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use dart_core::{Frame, Size};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+    sync::{Notify, mpsc, watch},
+    task::AbortHandle,
+    time::{Instant, sleep_until, timeout, timeout_at},
+};
+
+use super::{
+    core::Core,
+    encoding::cursor::CursorImage,
+    error::RfbError,
+    framebuffer::{Area, Framebuffer},
+    message::update_request,
+    security::Password,
+    session::{Event, Update},
+};
+
+/// How long the parts of a connection may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadlines {
+    pub(crate) connect: Duration,
+    pub(crate) handshake: Duration,
+    pub(crate) update: Duration,
+}
+
+/// Most bytes of requests that wait for the writer. A server that sends updates and reads nothing
+/// would otherwise let them pile up.
+const MAX_OUTBOX: usize = 64 << 10;
+
+/// Bytes to make room for before each read.
+const READ_CHUNK: usize = 256 << 10;
+
+/// How long a probe waits before it asks in another way, at most.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the reader tells the others.
+#[derive(Clone, Debug)]
+struct Status {
+    connected: bool,
+    size: Size,
+    /// Whether the screen has pixels since it got its size.
+    painted: bool,
+    /// Updates that painted the top left pixel.
+    origin_updates: u64,
+    last_change: Instant,
+    failure: Option<RfbError>,
+}
+
+/// The screen as of the last update boundary.
+struct Screen {
+    size: Size,
+    rgb: Vec<u8>,
+    frame: Option<Frame>,
+    cursor: Option<Arc<CursorImage>>,
+}
+
+impl Screen {
+    /// Copies what changed.
+    fn publish(&mut self, from: &mut Framebuffer) {
+        let damage = from.take_damage();
+        if damage.is_empty() {
+            return;
+        }
+        self.frame = None;
+        if self.size != from.size() {
+            self.size = from.size();
+            self.rgb = from.rgb().to_vec();
+            return;
+        }
+        let stride = self.size.width as usize * 3;
+        for area in damage {
+            let left = usize::from(area.x) * 3;
+            let right = left + usize::from(area.width) * 3;
+            let rows = usize::from(area.y)..usize::from(area.y) + usize::from(area.height);
+            for row in rows.map(|y| y * stride) {
+                let span = row + left..row + right;
+                self.rgb[span.clone()].copy_from_slice(&from.rgb()[span]);
+            }
+        }
+    }
+
+    fn frame(&mut self) -> Option<Frame> {
+        if self.frame.is_none() {
+            self.frame = Frame::new(self.size, self.rgb.as_slice()).ok();
+        }
+        self.frame.clone()
+    }
+}
+
+/// What the tasks of a connection share.
+struct Shared {
+    screen: Mutex<Screen>,
+    status: watch::Sender<Status>,
+    outbox: Mutex<Vec<u8>>,
+    outbox_filled: Notify,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// No code panics while it holds one of these locks, so a poisoned one is still whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn new() -> Self {
+        let status = Status {
+            connected: false,
+            size: Size::new(0, 0),
+            painted: false,
+            origin_updates: 0,
+            last_change: Instant::now(),
+            failure: None,
+        };
+        let screen = Screen {
+            size: Size::new(0, 0),
+            rgb: Vec::new(),
+            frame: None,
+            cursor: None,
+        };
+        Self {
+            screen: Mutex::new(screen),
+            status: watch::Sender::new(status),
+            outbox: Mutex::new(Vec::new()),
+            outbox_filled: Notify::new(),
+        }
+    }
+
+    fn fail(&self, error: RfbError) {
+        tracing::debug!(%error, "RFB connection failed");
+        self.status.send_modify(|status| {
+            status.failure.get_or_insert(error);
+        });
+    }
+
+    fn post(&self, bytes: &[u8]) -> Result<(), RfbError> {
+        let mut outbox = lock(&self.outbox);
+        if outbox.len() + bytes.len() > MAX_OUTBOX {
+            return Err(RfbError::Malformed {
+                what: "the server sends updates but reads no requests",
+            });
+        }
+        outbox.extend(bytes);
+        self.outbox_filled.notify_one();
+        Ok(())
+    }
+
+    fn handle(&self, event: Event, core: &mut Core) {
+        match event {
+            Event::Connected(init) => {
+                tracing::debug!(name = init.name, size = %init.size, "RFB connection ready");
+                self.publish(core);
+                self.status.send_modify(|status| {
+                    status.connected = true;
+                    status.size = init.size;
+                });
+            }
+            Event::Updated(update) => {
+                self.publish(core);
+                self.note(update, core.screen().map(Framebuffer::size));
+            }
+            Event::Bell | Event::CutText { .. } | Event::ColourMap { .. } => {}
+        }
+    }
+
+    fn publish(&self, core: &mut Core) {
+        let mut screen = lock(&self.screen);
+        if core.cursor() != screen.cursor.as_deref() {
+            screen.cursor = core.cursor().cloned().map(Arc::new);
+        }
+        if let Some(framebuffer) = core.screen_mut() {
+            screen.publish(framebuffer);
+        }
+    }
+
+    fn note(&self, update: Update, size: Option<Size>) {
+        self.status.send_modify(|status| {
+            status.size = size.unwrap_or(status.size);
+            status.painted = update.painted > 0 || (status.painted && !update.resized);
+            status.origin_updates += u64::from(update.origin);
+            // One pixel is the answer to a probe.
+            if update.painted > 1 || update.resized {
+                status.last_change = Instant::now();
+            }
+        });
+    }
+}
+
+async fn read_loop<R: AsyncRead + Unpin>(
+    mut source: R,
+    mut core: Core,
+    shared: &Shared,
+) -> Result<(), RfbError> {
+    loop {
+        while let Some(event) = core.next_event()? {
+            shared.handle(event, &mut core);
+            // A burst of small updates must not keep other tasks from running.
+            tokio::task::consume_budget().await;
+        }
+        let output = core.take_output();
+        if !output.is_empty() {
+            shared.post(&output)?;
+        }
+        core.input().reserve(READ_CHUNK);
+        match source.read_buf(core.input()).await {
+            Ok(0) => return Err(RfbError::Closed),
+            Ok(_) => {}
+            Err(error) => return Err(RfbError::io(&error)),
+        }
+    }
+}
+
+async fn write_loop<W: AsyncWrite + Unpin>(
+    mut sink: W,
+    mut inputs: mpsc::Receiver<Vec<u8>>,
+    shared: &Shared,
+    limit: Duration,
+) -> Result<(), RfbError> {
+    loop {
+        let bytes = tokio::select! {
+            biased;
+            () = shared.outbox_filled.notified() => std::mem::take(&mut *lock(&shared.outbox)),
+            input = inputs.recv() => match input {
+                Some(bytes) => bytes,
+                None => break,
+            },
+        };
+        let write = async {
+            sink.write_all(&bytes).await?;
+            sink.flush().await
+        };
+        match timeout(limit, write).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(RfbError::io(&error)),
+            Err(_) => return Err(timed_out("progress in sending", limit)),
+        }
+    }
+    // The owner is gone; whether the server notices is its own affair.
+    let _ = timeout(limit, sink.shutdown()).await;
+    Ok(())
+}
+
+const fn timed_out(what: &'static str, limit: Duration) -> RfbError {
+    RfbError::Timeout {
+        what,
+        millis: limit.as_millis() as u64,
+    }
+}
+
+/// A live connection. Dropping it sends what was queued, closes the socket and ends both tasks.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    inputs: mpsc::Sender<Vec<u8>>,
+    shared: Arc<Shared>,
+    status: watch::Receiver<Status>,
+    deadlines: Deadlines,
+}
+
+impl Connection {
+    /// Connects to `host`:`port`, shakes hands and waits for the first frame.
+    pub(crate) async fn open(
+        host: &str,
+        port: u16,
+        password: Option<Password>,
+        deadlines: Deadlines,
+    ) -> Result<Self, RfbError> {
+        let connecting = TcpStream::connect((host, port));
+        let stream = match timeout(deadlines.connect, connecting).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(RfbError::connect(&error)),
+            Err(_) => return Err(timed_out("connection", deadlines.connect)),
+        };
+        stream.set_nodelay(true).map_err(|e| RfbError::io(&e))?;
+        let local = stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback());
+        if password.is_some() && !local {
+            tracing::warn!(
+                host,
+                port,
+                "VncAuth protects little, and nothing after it is encrypted"
+            );
+        }
+        let (source, sink) = stream.into_split();
+        Self::start(source, sink, password, deadlines).await
+    }
+
+    /// Shakes hands over an open stream and waits for the first frame.
+    pub(crate) async fn start(
+        source: impl AsyncRead + Send + Unpin + 'static,
+        sink: impl AsyncWrite + Send + Unpin + 'static,
+        password: Option<Password>,
+        deadlines: Deadlines,
+    ) -> Result<Self, RfbError> {
+        let shared = Arc::new(Shared::new());
+        let (inputs, queue) = mpsc::channel(16);
+        let reader = Self::spawn_reader(source, Core::new(password), shared.clone());
+        Self::spawn_writer(sink, queue, shared.clone(), (deadlines.update, reader));
+        let status = shared.status.subscribe();
+        let connection = Self {
+            inputs,
+            shared,
+            status,
+            deadlines,
+        };
+        let limit = deadlines.handshake;
+        let ready = |status: &Status| status.connected;
+        if !connection.wait(Instant::now() + limit, ready).await? {
+            return Err(timed_out("complete handshake", limit));
+        }
+        connection.sync().await?;
+        Ok(connection)
+    }
+
+    fn spawn_reader(
+        source: impl AsyncRead + Send + Unpin + 'static,
+        core: Core,
+        shared: Arc<Shared>,
+    ) -> AbortHandle {
+        let reader = tokio::spawn(async move {
+            if let Err(error) = read_loop(source, core, &shared).await {
+                shared.fail(error);
+            }
+        });
+        reader.abort_handle()
+    }
+
+    fn spawn_writer(
+        sink: impl AsyncWrite + Send + Unpin + 'static,
+        queue: mpsc::Receiver<Vec<u8>>,
+        shared: Arc<Shared>,
+        (limit, reader): (Duration, AbortHandle),
+    ) {
+        tokio::spawn(async move {
+            if let Err(error) = write_loop(sink, queue, &shared, limit).await {
+                shared.fail(error);
+            }
+            reader.abort();
+        });
+    }
+
+    /// Waits until `ready`; `false` if the deadline passed first.
+    async fn wait(
+        &self,
+        deadline: Instant,
+        ready: impl Fn(&Status) -> bool,
+    ) -> Result<bool, RfbError> {
+        let mut status = self.status.clone();
+        let seen = status.wait_for(|status| status.failure.is_some() || ready(status));
+        match timeout_at(deadline, seen).await {
+            Ok(Ok(status)) => status.failure.clone().map_or(Ok(true), Err),
+            Ok(Err(_)) => Err(RfbError::Closed),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Fails if the connection has failed.
+    pub(crate) fn check(&self) -> Result<(), RfbError> {
+        self.status.borrow().failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Queues input messages.
+    pub(crate) async fn send(&self, bytes: Vec<u8>) -> Result<(), RfbError> {
+        self.check()?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        match timeout(self.deadlines.update, self.inputs.send(bytes)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => self.check().and(Err(RfbError::Closed)),
+            Err(_) => Err(timed_out("progress in sending", self.deadlines.update)),
+        }
+    }
+
+    /// Queues input messages if there is room; for clean-up that cannot wait.
+    pub(crate) fn try_send(&self, bytes: Vec<u8>) {
+        // A full or closed queue means a dead server, which holds no keys.
+        let _ = self.inputs.try_send(bytes);
+    }
+
+    /// Waits until the server has taken all input sent so far and the screen has pixels.
+    ///
+    /// Asking for one pixel unconditionally makes every server answer at once, also when nothing
+    /// changes. A server that does not is asked for everything after a while.
+    pub(crate) async fn sync(&self) -> Result<(), RfbError> {
+        let limit = self.deadlines.update;
+        let deadline = Instant::now() + limit;
+        let interval = PROBE_INTERVAL.min(limit / 4);
+        let before = self.status.borrow().origin_updates;
+        let mut attempt = 0;
+        while Instant::now() < deadline {
+            if attempt > 0 || self.status.borrow().painted {
+                self.probe(attempt > 0).await?;
+            }
+            attempt += 1;
+            let until = deadline.min(Instant::now() + interval);
+            let ready = |status: &Status| status.painted && status.origin_updates > before;
+            if self.wait(until, ready).await? {
+                return Ok(());
+            }
+        }
+        Err(timed_out("screen update", limit))
+    }
+
+    async fn probe(&self, everything: bool) -> Result<(), RfbError> {
+        let dot = Area {
+            width: 1,
+            height: 1,
+            ..Area::default()
+        };
+        let area = if everything {
+            Area::all(self.size())
+        } else {
+            dot
+        };
+        let mut request = Vec::new();
+        update_request(false, area, &mut request);
+        self.send(request).await
+    }
+
+    /// Waits until nothing has changed for `quiet`, but at most `longest`.
+    pub(crate) async fn settle(&self, quiet: Duration, longest: Duration) -> Result<(), RfbError> {
+        let start = Instant::now();
+        loop {
+            self.check()?;
+            let calm = self.status.borrow().last_change.max(start) + quiet;
+            let until = calm.min(start + longest);
+            if Instant::now() >= until {
+                return Ok(());
+            }
+            sleep_until(until).await;
+        }
+    }
+
+    /// The screen's size.
+    pub(crate) fn size(&self) -> Size {
+        self.status.borrow().size
+    }
+
+    /// The last complete frame.
+    pub(crate) fn frame(&self) -> Result<Frame, RfbError> {
+        lock(&self.shared.screen).frame().ok_or(RfbError::Closed)
+    }
+
+    /// The pointer's shape.
+    pub(crate) fn cursor(&self) -> Option<Arc<CursorImage>> {
+        lock(&self.shared.screen).cursor.clone()
+    }
+}

@@ -1,0 +1,128 @@
+//! [`Core`]: the protocol without I/O. Bytes in, events and bytes to send out.
+
+use bytes::{Buf, BytesMut};
+
+use super::{
+    encoding::cursor::CursorImage,
+    error::RfbError,
+    framebuffer::Framebuffer,
+    handshake::{Greeted, Handshake},
+    security::Password,
+    session::{Event, Session},
+    wire::{Stop, Wire},
+};
+
+#[derive(Debug)]
+enum Phase {
+    Handshake(Handshake),
+    Running(Box<Session>),
+    Failed(RfbError),
+}
+
+/// An RFB client without I/O.
+///
+/// Put what the server sends into [`input`](Self::input), call [`next_event`](Self::next_event)
+/// until it has none, send what [`take_output`](Self::take_output) gives. How the bytes are cut
+/// into pieces makes no difference, no byte makes it panic, and it never holds more than one unit
+/// of the stream (at most a cursor of 4 MiB; pixels are consumed row by row).
+///
+/// ```
+/// use dart_env_vnc::rfb::Core;
+///
+/// let mut core = Core::new(None);
+/// core.input().extend_from_slice(b"RFB 003.008\n");
+/// assert!(core.next_event()?.is_none());
+/// assert_eq!(core.take_output(), b"RFB 003.008\n");
+/// # Ok::<(), dart_env_vnc::rfb::RfbError>(())
+/// ```
+#[derive(Debug)]
+pub struct Core {
+    phase: Phase,
+    input: BytesMut,
+    output: Vec<u8>,
+}
+
+impl Core {
+    /// A client that has not heard anything yet. The password is used if the server asks for one.
+    pub fn new(password: Option<Password>) -> Self {
+        Self {
+            phase: Phase::Handshake(Handshake::new(password)),
+            input: BytesMut::new(),
+            output: Vec::new(),
+        }
+    }
+
+    /// Where received bytes go: append to it.
+    pub const fn input(&mut self) -> &mut BytesMut {
+        &mut self.input
+    }
+
+    /// What has to be sent, in order.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// The screen, once connected. Consistent only right after [`Event::Updated`].
+    pub fn screen(&self) -> Option<&Framebuffer> {
+        self.session().map(|session| &session.screen)
+    }
+
+    /// The screen, for [`Framebuffer::take_damage`].
+    pub fn screen_mut(&mut self) -> Option<&mut Framebuffer> {
+        match &mut self.phase {
+            Phase::Running(session) => Some(&mut session.screen),
+            _ => None,
+        }
+    }
+
+    /// The shape of the pointer, if the server told it.
+    pub fn cursor(&self) -> Option<&CursorImage> {
+        self.session().and_then(|session| session.cursor.as_ref())
+    }
+
+    fn session(&self) -> Option<&Session> {
+        match &self.phase {
+            Phase::Running(session) => Some(session),
+            _ => None,
+        }
+    }
+
+    /// The next event, or `None` if more bytes are needed.
+    ///
+    /// # Errors
+    /// If the server refuses us or breaks the protocol; the same again from then on.
+    pub fn next_event(&mut self) -> Result<Option<Event>, RfbError> {
+        loop {
+            match self.step() {
+                Ok(Some(event)) => return Ok(Some(event)),
+                Ok(None) => {}
+                Err(Stop::Incomplete) => return Ok(None),
+                Err(Stop::Fault(error)) => {
+                    self.phase = Phase::Failed(error.clone());
+                    self.input = BytesMut::new();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Takes one unit of the stream.
+    fn step(&mut self) -> Result<Option<Event>, Stop> {
+        let mut wire = Wire::new(&self.input);
+        let event = match &mut self.phase {
+            Phase::Failed(error) => return Err(Stop::Fault(error.clone())),
+            Phase::Running(session) => session.step(&mut wire, &mut self.output)?,
+            Phase::Handshake(handshake) => match handshake.step(&mut wire, &mut self.output)? {
+                Some(Greeted { init, screen }) => {
+                    let session = Session::new(screen, &mut self.output);
+                    self.phase = Phase::Running(Box::new(session));
+                    Some(Event::Connected(init))
+                }
+                None => None,
+            },
+        };
+        let taken = wire.taken();
+        self.input.advance(taken);
+        Ok(event)
+    }
+}

@@ -1,0 +1,213 @@
+//! What goes wrong on an RFB connection, and its conversion into the error of the traits.
+
+use std::io;
+
+use dart_core::{Error, ErrorKind};
+
+/// What went wrong on an RFB connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RfbError {
+    /// The server closed the connection.
+    #[error("the server closed the connection")]
+    Closed,
+    /// Nobody listens there.
+    #[error("no VNC server answers ({message})")]
+    Connect {
+        /// The system's message.
+        message: String,
+    },
+    /// Reading or writing failed.
+    #[error("the connection broke ({message})")]
+    Io {
+        /// The system's message.
+        message: String,
+    },
+    /// The bytes make no sense.
+    #[error("{what}")]
+    Malformed {
+        /// What is wrong with them.
+        what: &'static str,
+    },
+    /// The peer is something else.
+    #[error("the peer does not speak RFB (it says {greeting:?})")]
+    NotRfb {
+        /// The first bytes that it sent.
+        greeting: String,
+    },
+    /// The server wants a password and none is configured.
+    #[error("the server asks for a password")]
+    PasswordMissing,
+    /// The server refuses to talk.
+    #[error("the server refuses the connection: {reason}")]
+    Refused {
+        /// The server's words.
+        reason: String,
+    },
+    /// The server offers only security types that we do not speak.
+    #[error(
+        "the server offers security types {offered}; only None (1) and VncAuth (2) are supported"
+    )]
+    Security {
+        /// The numbers offered.
+        offered: String,
+    },
+    /// A deadline passed.
+    #[error("no {what} within {millis} ms")]
+    Timeout {
+        /// What was waited for.
+        what: &'static str,
+        /// How long.
+        millis: u64,
+    },
+    /// A length from the wire is beyond its bound.
+    #[error("{what} of {value} is beyond the limit of {limit}")]
+    TooLarge {
+        /// What it measures.
+        what: &'static str,
+        /// The value on the wire.
+        value: u64,
+        /// The bound.
+        limit: u64,
+    },
+    /// A number that cannot be followed.
+    #[error("unknown {what} {value}: the stream cannot be followed")]
+    Unknown {
+        /// What it numbers.
+        what: &'static str,
+        /// The number on the wire.
+        value: i64,
+    },
+    /// The server did not accept the password.
+    #[error("the server does not accept the password ({reason})")]
+    WrongPassword {
+        /// The server's words.
+        reason: String,
+    },
+}
+
+impl RfbError {
+    pub(crate) fn io(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Closed,
+            _ => Self::Io {
+                message: plain(error),
+            },
+        }
+    }
+
+    pub(crate) fn connect(error: &io::Error) -> Self {
+        Self::Connect {
+            message: plain(error),
+        }
+    }
+
+    /// Whether the server locks us out, as it does after several failed logins.
+    fn is_lockout(reason: &str) -> bool {
+        let reason = reason.to_ascii_lowercase();
+        reason.contains("too many") || reason.contains("auth")
+    }
+
+    fn what_to_do(&self) -> &'static str {
+        match self {
+            Self::Connect { .. } => "start one or fix environment.endpoint",
+            Self::NotRfb { .. } => "fix environment.endpoint",
+            Self::PasswordMissing => "name the variable that holds it in environment.password_env",
+            Self::Security { .. } => "start the server with -SecurityTypes None or VncAuth",
+            Self::WrongPassword { .. } => "fix the variable that environment.password_env names",
+            Self::Refused { reason } if Self::is_lockout(reason) => {
+                "wait or restart the server, and check the password"
+            }
+            Self::Timeout { .. } => "check that the server runs and is not overloaded",
+            _ => "reconnect, or look at the server's log",
+        }
+    }
+
+    const fn plain_kind(&self) -> ErrorKind {
+        match self {
+            Self::Closed | Self::Connect { .. } | Self::Io { .. } | Self::Refused { .. } => {
+                ErrorKind::Disconnected
+            }
+            Self::Malformed { .. }
+            | Self::NotRfb { .. }
+            | Self::TooLarge { .. }
+            | Self::Unknown { .. } => ErrorKind::Protocol,
+            Self::PasswordMissing | Self::Security { .. } => ErrorKind::Config,
+            Self::Timeout { .. } => ErrorKind::Timeout,
+            Self::WrongPassword { .. } => ErrorKind::Unauthorized,
+        }
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Refused { reason } if Self::is_lockout(reason) => ErrorKind::Unauthorized,
+            other => other.plain_kind(),
+        }
+    }
+
+    /// The error of the traits, in one line that names the server and says what to do.
+    pub(crate) fn into_core(self, operation: &'static str, endpoint: &str) -> Error {
+        let advice = self.what_to_do();
+        let message = match &self {
+            Self::Connect { message } => {
+                format!("no VNC server answers at {endpoint} ({message}): {advice}")
+            }
+            other => format!("VNC server {endpoint}: {other}: {advice}"),
+        };
+        Error::new(self.kind(), "dart-env-vnc", operation, message)
+    }
+}
+
+/// The system's message in lower case and without its number.
+fn plain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset".to_owned(),
+        io::ErrorKind::BrokenPipe => "broken pipe".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// A server's words, made safe to print: no control characters, at most 200 characters.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(200)
+        .collect::<String>()
+        .trim()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_the_server_and_says_what_to_do() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let error = RfbError::connect(&refused).into_core("connect", "127.0.0.1:5999");
+        assert_eq!(error.kind(), ErrorKind::Disconnected);
+        assert!(error.to_string().ends_with(
+            "no VNC server answers at 127.0.0.1:5999 (connection refused): start one or fix environment.endpoint"
+        ));
+    }
+
+    #[test]
+    fn a_lockout_is_a_matter_of_credentials() {
+        let lockout = RfbError::Refused {
+            reason: "Too many security failures".to_owned(),
+        };
+        assert_eq!(lockout.kind(), ErrorKind::Unauthorized);
+        let full = RfbError::Refused {
+            reason: "server is full".to_owned(),
+        };
+        assert_eq!(full.kind(), ErrorKind::Disconnected);
+    }
+
+    #[test]
+    fn a_reason_cannot_break_the_line() {
+        assert_eq!(printable(b"no\nway\x1b[31m"), "no way [31m");
+        assert_eq!(printable(&[b'x'; 5000]).len(), 200);
+    }
+}

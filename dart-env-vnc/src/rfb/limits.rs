@@ -1,0 +1,35 @@
+//! Bounds on everything that a server may ask us to allocate or to do.
+//!
+//! They follow from the history of malicious-server faults in VNC clients (cursor and rectangle
+//! sizes, text lengths, rectangles outside the framebuffer): safe Rust turns those into panics and
+//! exhaustion at worst, and these bounds into typed errors.
+
+use dart_core::Frame;
+
+/// Longest side of a framebuffer, in pixels.
+pub const MAX_SIDE: u16 = 16_384;
+
+/// Largest framebuffer, in pixels.
+pub const MAX_PIXELS: usize = Frame::MAX_PIXELS;
+
+/// Longest desktop name, in bytes.
+pub const MAX_NAME_BYTES: u32 = 4 << 10;
+
+/// Longest reason that a server gives for a refusal, in bytes.
+pub const MAX_REASON_BYTES: u32 = 4 << 10;
+
+/// Longest clipboard text of a server, in bytes. It is skipped, never stored.
+pub const MAX_CUT_TEXT_BYTES: u32 = 1 << 20;
+
+/// Longest side of a cursor, in pixels.
+pub const MAX_CURSOR_SIDE: u16 = 1024;
+
+/// Most rectangles without area in one update.
+pub const MAX_EMPTY_RECTS: u32 = 1024;
+
+/// Most size changes in one update.
+pub const MAX_RESIZES: u32 = 16;
+
+/// Most pixels painted by one update, as a multiple of the framebuffer. An honest server paints
+/// each pixel about once, twice if it copies before it paints.
+pub const MAX_REPAINTS: u64 = 8;
