@@ -1,1 +1,40 @@
-//! Placeholder.
+//! The data manager of DART: durable trajectories, adaptive curation, batches.
+//!
+//! [`DataManager`] implements [`Curator`](dart_core::Curator). It hands out rollouts within the
+//! staleness bound, keeps what comes back in a [`TrajectoryStore`], forms groups and makes batches
+//! out of those whose rewards differ (arXiv 2509.23866 §3).
+//!
+//! # Map
+//!
+//! | module | what |
+//! |---|---|
+//! | [`rollout_number`], [`trajectory_length`], [`staleness`], [`sampler`], [`groups`], [`pool`] | the adaptive pieces: pure functions and plain state, one file each, each with its own switch |
+//! | [`collate`], [`imitation_batch`] | groups and demonstrations become batches |
+//! | [`config`] | every choice, with the reason for its default |
+//! | [`event`] | what the event log is told |
+//! | [`store`] | where trajectories are kept: SQLite with content-addressed images, or memory |
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod event;
+pub mod groups;
+pub mod pool;
+pub mod rollout_number;
+pub mod sampler;
+pub mod staleness;
+pub mod store;
+pub mod trajectory_length;
+
+mod collate;
+mod error;
+mod images;
+mod ledger;
+mod manager;
+
+pub use collate::{TrainingGroup, collate, imitation_batch};
+pub use config::CurationConfig;
+pub use event::{CurationEvent, CurationEventSink};
+pub use manager::DataManager;
+pub use pool::Provenance;
+pub use store::{MemoryStore, TrajectoryQuery, TrajectoryStore, TrajectorySummary};

@@ -1,0 +1,127 @@
+//! What goes wrong inside this crate, and the one conversion to [`dart_core::Error`].
+
+use std::path::PathBuf;
+
+use dart_core::{BatchId, Error, ErrorKind, TaskId, TrajectoryId};
+
+/// Result inside the crate.
+pub(crate) type Result<T, E = CurationError> = std::result::Result<T, E>;
+
+/// What goes wrong inside this crate.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CurationError {
+    #[error("{key}: {rule}")]
+    BadSetting {
+        key: &'static str,
+        rule: &'static str,
+    },
+    #[error("no tasks to train on: the task list is empty")]
+    NoTasks,
+    #[error("task {0} is listed twice")]
+    DuplicateTask(TaskId),
+    #[error("task {0} is held out ({1}); only tasks of the training split may be trained on")]
+    HeldOutTask(TaskId, &'static str),
+    #[error("the snapshot names task {0}, which this run does not have")]
+    UnknownTask(TaskId),
+    #[error("a snapshot can only be restored before the first request")]
+    RestoreTooLate,
+    #[error("the snapshot cannot be read")]
+    Snapshot(#[source] serde_json::Error),
+    #[error("the snapshot has format {found}; this version reads format {expected}")]
+    SnapshotFormat { found: u32, expected: u32 },
+    #[error("batch {0} was never handed out")]
+    UnknownBatch(BatchId),
+    #[error("batch {batch} moves the policy version back from {from} to {to}")]
+    VersionBack { batch: BatchId, from: u64, to: u64 },
+    #[error("trajectory {0} differs from its request in group, task or seed")]
+    ForeignTrajectory(TrajectoryId),
+    #[error("trajectory {0} enters the experience pool only as a success with at least one step")]
+    NotForPool(TrajectoryId),
+    #[error(
+        "trajectory {trajectory}, step {step}: the prompt refers to image {image}, which the trajectory does not have"
+    )]
+    NoSuchImage {
+        trajectory: TrajectoryId,
+        step: usize,
+        image: u32,
+    },
+    #[error("trajectory {0} has no reward")]
+    NoReward(TrajectoryId),
+    #[error("trajectory {trajectory}: {what} is larger than the store accepts")]
+    TooLarge {
+        trajectory: TrajectoryId,
+        what: &'static str,
+    },
+    #[error("trajectory {0} was already trained on in batch {1}")]
+    UsedTwice(TrajectoryId, u64),
+    #[error("{} is in use by the process {pid}; end it or choose another folder", dir.display())]
+    Locked { dir: PathBuf, pid: String },
+    #[error("{operation} {}", path.display())]
+    Io {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{} does not hold the image that its name says", path.display())]
+    Corrupt { path: PathBuf },
+    #[error("trajectory {trajectory}: the stored {what} cannot be read back")]
+    Malformed {
+        trajectory: TrajectoryId,
+        what: &'static str,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("the database refused")]
+    Database(#[from] sqlx::Error),
+    #[error("the database schema could not be brought up to date")]
+    Migration(#[from] sqlx::migrate::MigrateError),
+    #[error("an earlier write failed: {0}")]
+    Write(std::sync::Arc<Self>),
+    #[error("the writer has ended")]
+    WriterGone,
+}
+
+impl CurationError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::BadSetting { .. }
+            | Self::NoTasks
+            | Self::DuplicateTask(_)
+            | Self::HeldOutTask(..)
+            | Self::UnknownTask(_)
+            | Self::Snapshot(_)
+            | Self::SnapshotFormat { .. }
+            | Self::Locked { .. } => ErrorKind::Config,
+            Self::RestoreTooLate
+            | Self::UnknownBatch(_)
+            | Self::VersionBack { .. }
+            | Self::ForeignTrajectory(_)
+            | Self::NotForPool(_) => ErrorKind::Misuse,
+            Self::NoSuchImage { .. } | Self::NoReward(_) | Self::UsedTwice(..) => {
+                ErrorKind::Internal
+            }
+            Self::TooLarge { .. } => ErrorKind::Exhausted,
+            Self::Io { .. }
+            | Self::Corrupt { .. }
+            | Self::Malformed { .. }
+            | Self::Database(_)
+            | Self::Migration(_)
+            | Self::WriterGone => ErrorKind::Storage,
+            Self::Write(cause) => cause.kind(),
+        }
+    }
+
+    /// The error at the trait boundary.
+    pub(crate) fn during(self, operation: &'static str) -> Error {
+        let message = self.to_string();
+        let error = Error::new(self.kind(), "dart-curation", operation, message);
+        match std::error::Error::source(&self) {
+            Some(cause) => {
+                let cause = cause.to_string();
+                error.with("cause", cause).caused_by(self)
+            }
+            None => error,
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! [`DataManager`]: the curator of this crate.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use async_trait::async_trait;
+use dart_core::{
+    Batch, Commit, Curator, CuratorStatus, Group, Outcome, PolicyVersion, Result, RolloutRequest,
+    Task, Trajectory, TrajectoryId,
+};
+use tokio::sync::Notify;
+
+use crate::{
+    collate::{TrainingGroup, collate},
+    config::CurationConfig,
+    error::CurationError,
+    event::CurationEventSink,
+    groups::ReadyGroup,
+    ledger::{Ledger, Pending, Plan},
+    pool::Provenance,
+    store::TrajectoryStore,
+};
+
+/// The data manager: hands out rollouts, keeps trajectories, forms groups, makes batches.
+///
+/// Its books are behind one lock that is never held across a wait; bodies of trajectories are in
+/// the store alone, so memory does not grow with the run.
+///
+/// # Checkpoints
+///
+/// `commit` a batch *before* the `snapshot` that goes into the checkpoint that contains it. A batch
+/// that is handed out and not committed at the snapshot is handed out again, under the same id,
+/// after `restore`; whoever knows that the restored weights contain it commits it instead.
+pub struct DataManager {
+    ledger: Mutex<Ledger>,
+    store: Arc<dyn TrajectoryStore>,
+    changed: Notify,
+    closed: AtomicBool,
+}
+
+impl std::fmt::Debug for DataManager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DataManager")
+            .field("status", &self.status())
+            .finish_non_exhaustive()
+    }
+}
+
+impl DataManager {
+    /// A data manager for `tasks`. The same seed and the same answers give the same requests and
+    /// batches.
+    ///
+    /// # Errors
+    /// [`Config`](dart_core::ErrorKind::Config) if a setting is wrong, or a task is held out or
+    /// listed twice, or there is none.
+    pub fn new(
+        config: CurationConfig,
+        tasks: Vec<Arc<Task>>,
+        seed: u64,
+        store: Arc<dyn TrajectoryStore>,
+    ) -> Result<Self> {
+        config.validate()?;
+        let ledger = Ledger::new(config, tasks, seed)
+            .map_err(|error| error.during("make a data manager"))?;
+        Ok(Self {
+            ledger: Mutex::new(ledger),
+            store,
+            changed: Notify::new(),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Sends what happens to `sink`, in order.
+    pub fn with_events(self, sink: CurationEventSink) -> Self {
+        self.lock().set_events(sink);
+        self
+    }
+
+    /// Says that the learner is at `version` before any batch of this curator, because of a warm
+    /// start. Later versions come with commits.
+    pub fn start_at(&self, version: PolicyVersion) {
+        self.lock().start_at(version);
+        self.changed.notify_waiters();
+    }
+
+    /// Puts a demonstration into the experience pool, for groups of the same task and seed. Its
+    /// log-probs have to be those of a policy, not the zeros of an expert: the loss uses them.
+    ///
+    /// # Errors
+    /// [`Misuse`](dart_core::ErrorKind::Misuse) if it is not a success with at least one step, or
+    /// its decisions are not valid; [`Storage`](dart_core::ErrorKind::Storage) from the store.
+    pub async fn add_to_pool(&self, trajectory: Trajectory) -> Result<()> {
+        self.add_to_pool_as(trajectory, Provenance::Demonstration)
+            .await
+    }
+
+    /// Puts a success of some other origin into the experience pool. Errors as `add_to_pool`.
+    pub async fn add_to_pool_as(
+        &self,
+        trajectory: Trajectory,
+        provenance: Provenance,
+    ) -> Result<()> {
+        if !trajectory.outcome.is_success() || trajectory.steps.is_empty() {
+            return Err(CurationError::NotForPool(trajectory.id).during("add to the pool"));
+        }
+        for step in &trajectory.steps {
+            step.decision.validate()?;
+        }
+        let trajectory = Arc::new(trajectory);
+        self.store.put(trajectory.clone()).await?;
+        self.update(|ledger| ledger.add_to_pool(&trajectory, provenance));
+        Ok(())
+    }
+
+    /// Successes in the experience pool.
+    pub fn pool_len(&self) -> usize {
+        self.lock().pool_len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ledger> {
+        // A panic inside would be a bug of the ledger; the run ends with it elsewhere.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Changes the books, passes on what may be forgotten and wakes whoever waits.
+    fn update<T>(&self, change: impl FnOnce(&mut Ledger) -> T) -> T {
+        let (result, released) = {
+            let mut ledger = self.lock();
+            let result = change(&mut ledger);
+            (result, ledger.take_released())
+        };
+        if !released.is_empty() {
+            self.store.release(&released);
+        }
+        self.changed.notify_waiters();
+        result
+    }
+
+    /// Waits until `ready` gives something, or until the end. Cancel safe if `ready` is.
+    async fn wait_for<T>(&self, mut ready: impl FnMut(&mut Ledger) -> Option<T>) -> Option<T> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before looking: nothing that happens in between is missed.
+            changed.as_mut().enable();
+            if self.is_closed() {
+                return None;
+            }
+            if let Some(value) = ready(&mut self.lock()) {
+                return Some(value);
+            }
+            changed.await;
+        }
+    }
+
+    async fn load(
+        &self,
+        plan: &Plan,
+    ) -> Result<std::result::Result<Vec<TrainingGroup>, TrajectoryId>> {
+        let mut groups = Vec::with_capacity(plan.groups.len());
+        for ReadyGroup { id, members, .. } in &plan.groups {
+            let mut trajectories = Vec::with_capacity(members.len());
+            for member in members {
+                match self.store.get(member.trajectory).await? {
+                    Some(trajectory) => trajectories.push(trajectory),
+                    None => return Ok(Err(member.trajectory)),
+                }
+            }
+            groups.push(TrainingGroup {
+                group: Group {
+                    id: *id,
+                    trajectories,
+                },
+                origins: members.iter().map(|member| member.origin).collect(),
+            });
+        }
+        Ok(Ok(groups))
+    }
+
+    /// The planned batch, or `None` if the plan has fallen through meanwhile.
+    async fn carry_out(&self, plan: &Plan) -> Result<Option<Batch>> {
+        let groups = match self.load(plan).await? {
+            Ok(groups) => groups,
+            Err(lost) => {
+                tracing::error!(trajectory = %lost, "a trajectory is not in the store any more");
+                self.update(|ledger| ledger.lose(lost));
+                return Ok(None);
+            }
+        };
+        let deviation = self.lock().config().deviation;
+        let batch = collate(plan.batch, &groups, deviation)?;
+        let handed_out = self.update(|ledger| ledger.hand_out_batch(plan, batch.samples.len()));
+        Ok(handed_out.then_some(batch))
+    }
+
+    async fn adopt_finished(&self) -> Result<()> {
+        let recalled = self.lock().recalled();
+        for issue in recalled {
+            if let Some(trajectory) = self.store.get(issue.trajectory).await? {
+                self.update(|ledger| ledger.adopt(&trajectory));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Curator for DataManager {
+    async fn next_request(&self) -> Result<Option<RolloutRequest>> {
+        Ok(self.wait_for(Ledger::next_request).await)
+    }
+
+    async fn ingest(&self, mut trajectory: Trajectory) -> Result<()> {
+        let expected = self.lock().expects(&trajectory);
+        if !expected.map_err(|error| error.during("ingest"))? {
+            return Ok(());
+        }
+        make_sound(&mut trajectory);
+        let trajectory = Arc::new(trajectory);
+        // Durable first. If this future is dropped here, the slot is still in flight.
+        self.store.put(trajectory.clone()).await?;
+        self.update(|ledger| ledger.take(&trajectory));
+        Ok(())
+    }
+
+    async fn next_batch(&self) -> Result<Option<Batch>> {
+        loop {
+            let Some(plan) = self.wait_for(Ledger::plan).await else {
+                return Ok(None);
+            };
+            if let Some(batch) = self.carry_out(&plan).await? {
+                return Ok(Some(batch));
+            }
+        }
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<()> {
+        let pending = self.lock().pending_commit(&commit);
+        let Pending::Used(trajectories) = pending.map_err(|error| error.during("commit"))? else {
+            return Ok(());
+        };
+        self.store.mark_used(&trajectories, &commit).await?;
+        self.update(|ledger| ledger.commit(&commit));
+        Ok(())
+    }
+
+    async fn snapshot(&self) -> Result<Vec<u8>> {
+        let snapshot = self.lock().snapshot();
+        snapshot.map_err(|error| error.during("snapshot"))
+    }
+
+    async fn restore(&self, snapshot: &[u8]) -> Result<()> {
+        let restored = self.lock().restore(snapshot);
+        let version = restored.map_err(|error| error.during("restore"))?;
+        self.store.rewind(version).await?;
+        self.adopt_finished().await?;
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    fn status(&self) -> CuratorStatus {
+        self.lock().status()
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+}
+
+/// A trajectory with a decision that breaks its rules is not trained on: its slot is retried. Times
+/// that are no numbers are of no use to anyone.
+fn make_sound(trajectory: &mut Trajectory) {
+    for step in &mut trajectory.steps {
+        for millis in [&mut step.decide_ms, &mut step.act_ms] {
+            if !millis.is_finite() {
+                *millis = 0.0;
+            }
+        }
+    }
+    let checked = trajectory
+        .steps
+        .iter()
+        .enumerate()
+        .try_for_each(|(index, step)| {
+            let last = step
+                .decision
+                .prompt
+                .images
+                .iter()
+                .map(|span| span.image)
+                .max();
+            if last.is_some_and(|image| image as usize > index) {
+                return Err(format!("step {index}: the prompt refers to a later image"));
+            }
+            let valid = step.decision.validate();
+            valid.map_err(|error| format!("step {index}: {error}"))
+        });
+    if let Err(fault) = checked {
+        tracing::warn!(trajectory = %trajectory.id, fault, "unsound trajectory counts as aborted");
+        trajectory.outcome = Outcome::Aborted;
+        trajectory.error = Some(fault);
+    }
+}
