@@ -1,0 +1,299 @@
+//! [`DesktopDevice`]: an own desktop, seen and operated through VNC, of which only the top left part
+//! is the device's screen.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use dart_core::{
+    Action, Device, DeviceSpec, Error, ErrorKind, Frame, MouseButton, Observation, Result,
+    ScreenPx, Size, UiElement,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::{Desktop, DesktopConfig, VncConfig, VncDevice, rfb::Password};
+
+const ORIGIN: &str = "dart-env-vnc";
+
+/// How long the screen may take to show the driver's mark.
+const MARK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// After input that a page gives no sign of, the screen is taken for settled when it has not
+/// changed for this long.
+const QUIET: Duration = Duration::from_millis(20);
+const LONGEST: Duration = Duration::from_millis(250);
+
+/// An own desktop as a device.
+///
+/// A driver that paints a mark beside the device's screen tells the device the mark's colour; the
+/// next screenshot then waits for a frame that shows it. That costs no fixed pause and cannot be
+/// early.
+#[derive(Debug)]
+pub struct DesktopDevice {
+    config: DesktopConfig,
+    spec: DeviceSpec,
+    /// `None` after `close`, or after a failed restart.
+    running: Option<Running>,
+    /// The colour to wait for.
+    mark: Option<[u8; 3]>,
+    /// What would release what the agent has pressed and not released.
+    held: Vec<Action>,
+    /// Releases of a mouse button that the page has not been asked about.
+    releases: u32,
+    /// Recoveries since a task was last set up.
+    recoveries: u32,
+    ui: Option<Arc<[UiElement]>>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Running {
+    desktop: Desktop,
+    vnc: VncDevice,
+}
+
+impl Running {
+    async fn start(config: &DesktopConfig) -> Result<Self> {
+        let desktop = Desktop::start(config, "about:blank").await?;
+        let vnc = VncConfig {
+            // The driver's mark tells when the screen is up to date.
+            settle_quiet_ms: 0,
+            ..VncConfig::new(desktop.vnc_address().to_string())
+        };
+        let password = Some(Password::new(desktop.vnc_password()));
+        let vnc = VncDevice::connect_with(vnc, password).await?;
+        Ok(Self { desktop, vnc })
+    }
+}
+
+impl DesktopDevice {
+    /// Starts a desktop; its top left `screen` pixels are the device's screen. Cancel safe:
+    /// whatever was started ends with the future.
+    pub async fn start(config: DesktopConfig, screen: Size) -> Result<Self> {
+        let running = Running::start(&config).await?;
+        let spec = DeviceSpec {
+            name: "miniwob".to_owned(),
+            screen,
+            actions: running.vnc.spec().actions,
+        };
+        Ok(Self {
+            config,
+            spec,
+            running: Some(running),
+            mark: None,
+            held: Vec::new(),
+            releases: 0,
+            recoveries: 0,
+            ui: None,
+            closed: false,
+        })
+    }
+
+    fn misuse(operation: &'static str) -> Error {
+        let message = "the device is closed";
+        Error::new(ErrorKind::Misuse, ORIGIN, operation, message)
+    }
+
+    fn running(&mut self, operation: &'static str) -> Result<&mut Running> {
+        if self.closed {
+            return Err(Self::misuse(operation));
+        }
+        let lost = || {
+            let message = "the desktop is gone: recover";
+            Error::new(ErrorKind::Disconnected, ORIGIN, operation, message)
+        };
+        self.running.as_mut().ok_or_else(lost)
+    }
+
+    /// The desktop, for task drivers.
+    pub fn desktop(&mut self) -> Result<&Desktop> {
+        Ok(&self.running("desktop")?.desktop)
+    }
+
+    /// Where the pointer waits between episodes: beside the device's screen, at the top.
+    pub(super) fn parking(&self) -> ScreenPx {
+        ScreenPx::new(self.config.width as i32 - 4, 4)
+    }
+
+    /// Releases what the agent has left pressed and moves the pointer off the screen.
+    pub(super) async fn neutral(&mut self) -> Result<()> {
+        let mut actions = std::mem::take(&mut self.held);
+        actions.push(Action::MoveTo { at: self.parking() });
+        let vnc = &mut self.running("set up")?.vnc;
+        for action in actions {
+            vnc.perform(&action).await?;
+        }
+        self.releases = 0;
+        Ok(())
+    }
+
+    /// Releases of a mouse button since this was last asked.
+    pub(super) const fn take_releases(&mut self) -> u32 {
+        let releases = self.releases;
+        self.releases = 0;
+        releases
+    }
+
+    /// The next screenshot waits for a frame with this colour at the mark, and lists `ui`.
+    pub(super) fn expect(&mut self, mark: [u8; 3], ui: Option<Arc<[UiElement]>>) {
+        self.mark = Some(mark);
+        self.ui = ui;
+    }
+
+    /// A task was set up: the desktop works.
+    pub(super) const fn works(&mut self) {
+        self.recoveries = 0;
+    }
+
+    /// The whole desktop's frame, once it shows the mark.
+    async fn marked_frame(&mut self) -> Result<Frame> {
+        let at = (self.spec.screen.width + 8, self.config.height - 8);
+        let mark = self.mark;
+        let vnc = &mut self.running("screenshot")?.vnc;
+        let deadline = Instant::now() + MARK_TIMEOUT;
+        loop {
+            let frame = vnc.screenshot().await?.frame;
+            if mark.is_none() || frame.pixel(at.0, at.1) == mark {
+                return Ok(frame);
+            }
+            if Instant::now() >= deadline {
+                let message = "the page does not show what it was told to";
+                return Err(Error::new(
+                    ErrorKind::Timeout,
+                    ORIGIN,
+                    "screenshot",
+                    message,
+                ));
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    fn check_action(&self, action: &Action) -> Result<()> {
+        if self.closed {
+            return Err(Self::misuse("perform"));
+        }
+        if !self.spec.actions.contains(action.kind()) {
+            let message = format!("a desktop does not take {:?}", action.kind());
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                ORIGIN,
+                "perform",
+                message,
+            ));
+        }
+        match action.fault(self.spec.screen) {
+            Some(fault) => Err(Error::new(
+                ErrorKind::InvalidAction,
+                ORIGIN,
+                "perform",
+                fault,
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps what would release what `action` presses.
+    fn note_held(&mut self, action: &Action) {
+        let release = match action {
+            Action::MouseDown { button } => Action::MouseUp { button: *button },
+            Action::KeyDown { key } => Action::KeyUp { key: *key },
+            // Pressed and released by itself, or the release itself.
+            other => {
+                let released = match other {
+                    Action::Click { button, .. } => Action::MouseUp { button: *button },
+                    Action::DragTo { .. } => Action::MouseUp {
+                        button: MouseButton::Left,
+                    },
+                    other => other.clone(),
+                };
+                self.held.retain(|held| *held != released);
+                return;
+            }
+        };
+        if !self.held.contains(&release) {
+            self.held.insert(0, release);
+        }
+    }
+}
+
+/// How often a mouse button is released by `action`.
+const fn releases_of(action: &Action) -> u32 {
+    match action {
+        Action::Click { count, .. } => *count as u32,
+        Action::DragTo { .. } | Action::MouseUp { .. } => 1,
+        _ => 0,
+    }
+}
+
+/// The top left part of `frame`.
+fn top_left(frame: &Frame, size: Size) -> Result<Frame> {
+    let row = frame.size().width as usize * 3;
+    let rows = frame.rgb().chunks_exact(row).take(size.height as usize);
+    let rgb: Vec<u8> = rows
+        .flat_map(|pixels| pixels.iter().take(size.width as usize * 3))
+        .copied()
+        .collect();
+    Frame::new(size, rgb)
+}
+
+#[async_trait]
+impl Device for DesktopDevice {
+    fn spec(&self) -> &DeviceSpec {
+        &self.spec
+    }
+
+    async fn screenshot(&mut self) -> Result<Observation> {
+        let frame = self.marked_frame().await?;
+        let mut observation = Observation::of(top_left(&frame, self.spec.screen)?);
+        observation.ui.clone_from(&self.ui);
+        Ok(observation)
+    }
+
+    async fn perform(&mut self, action: &Action) -> Result<()> {
+        self.check_action(action)?;
+        self.mark = None;
+        self.note_held(action);
+        let vnc = &mut self.running("perform")?.vnc;
+        vnc.perform(action).await?;
+        let releases = releases_of(action);
+        if releases == 0 {
+            vnc.settle(QUIET, LONGEST).await?;
+        }
+        self.releases += releases;
+        Ok(())
+    }
+
+    async fn recover(&mut self) -> Result<()> {
+        if self.closed {
+            return Err(Self::misuse("recover"));
+        }
+        self.mark = None;
+        self.ui = None;
+        self.recoveries += 1;
+        // Once, a new connection may be enough; if no task could be set up since, it was not.
+        if self.recoveries == 1
+            && let Some(running) = &mut self.running
+            && running.desktop.is_running()
+            && running.vnc.recover().await.is_ok()
+        {
+            return Ok(());
+        }
+        self.held.clear();
+        if let Some(Running { desktop, mut vnc }) = self.running.take() {
+            let _cut = vnc.close().await;
+            desktop.stop().await;
+        }
+        self.running = Some(Running::start(&self.config).await?);
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        self.closed = true;
+        if let Some(Running { desktop, mut vnc }) = self.running.take() {
+            let closed = vnc.close().await;
+            desktop.stop().await;
+            closed?;
+        }
+        Ok(())
+    }
+}

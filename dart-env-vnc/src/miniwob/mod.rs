@@ -1,0 +1,70 @@
+//! MiniWoB++ as environments: real web pages in a real browser on an own desktop.
+//!
+//! MiniWoB++ (Liu et al. 2018, <https://github.com/Farama-Foundation/miniwob-plusplus>) is a set of
+//! small web tasks. Here each environment owns a desktop; the agent sees and clicks it through VNC,
+//! and only the driver speaks to the page. Deviations from the usual interfaces: the reward display
+//! is taken out of the page, the page's clock is switched off, and a success is any positive reward
+//! without discount for time.
+
+mod config;
+mod device;
+mod driver;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use dart_core::{Demonstrate, DeviceEnvironment, Environment, EnvironmentFactory, Result};
+
+pub use config::{EXPERT_TASKS, MiniwobConfig};
+pub use device::DesktopDevice;
+pub use driver::MiniwobDriver;
+
+/// Makes MiniWoB++ environments, each with a desktop of its own.
+#[derive(Debug)]
+pub struct MiniwobFactory {
+    config: Arc<MiniwobConfig>,
+}
+
+impl MiniwobFactory {
+    /// Checks the settings, the pages and the programs.
+    ///
+    /// # Errors
+    /// [`Config`](dart_core::ErrorKind::Config), naming the setting, the missing pages and how to
+    /// get them, or the missing program and its package.
+    pub fn new(config: MiniwobConfig) -> Result<Self> {
+        config.check()?;
+        Ok(Self {
+            config: Arc::new(config),
+        })
+    }
+
+    async fn make(
+        &self,
+        list_elements: bool,
+    ) -> Result<DeviceEnvironment<DesktopDevice, MiniwobDriver>> {
+        let driver = MiniwobDriver::start(Arc::clone(&self.config), list_elements).await?;
+        let desktop = self.config.desktop.clone();
+        let device = DesktopDevice::start(desktop, self.config.screen).await?;
+        // Some other tasks move by themselves or show the date.
+        let deterministic = |task: &String| EXPERT_TASKS.contains(&task.as_str());
+        let deterministic = self.config.tasks.iter().all(deterministic);
+        let limits = self.config.limits;
+        Ok(DeviceEnvironment::new(
+            device,
+            driver,
+            deterministic,
+            limits,
+        ))
+    }
+}
+
+#[async_trait]
+impl EnvironmentFactory for MiniwobFactory {
+    async fn create(&self) -> Result<Box<dyn Environment>> {
+        Ok(Box::new(self.make(false).await?))
+    }
+
+    async fn create_demonstrator(&self) -> Result<Box<dyn Demonstrate>> {
+        Ok(Box::new(self.make(true).await?))
+    }
+}

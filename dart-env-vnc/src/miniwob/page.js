@@ -1,0 +1,132 @@
+// Prepares a MiniWoB++ page for episodes and gives the driver four functions, in `window.dart`.
+// Evaluates to a function of (path, width): true once the page is ready.
+(path, width) => {
+  if (location.pathname !== path || document.readyState !== 'complete') return false;
+  if (typeof core !== 'object' || core.cover_div === null) return false;
+  if (window.dart) return true;
+
+  // The reward, the trace of the clicks and the start cover leave the document, so that nothing of
+  // them is ever on the screen. The pages go on writing to them: they are found where they are kept.
+  const kept = document.createElement('div');
+  for (const id of ['reward-display', 'click-canvas', 'sync-task-cover']) {
+    const element = document.getElementById(id);
+    if (element) kept.appendChild(element);
+  }
+  const inDocument = document.getElementById.bind(document);
+  document.getElementById = id => inDocument(id) || kept.querySelector('#' + CSS.escape(id));
+  // The step limit is the environment's; the page's clock must not end an episode.
+  core.EPISODE_MAX_TIME = 1000000;
+
+  // A patch outside the task, in a colour that the driver chooses: a frame that shows it also shows
+  // everything that the page did before. It lies below the task because frames are sent downwards.
+  const mark = document.createElement('div');
+  mark.style.cssText = `position:fixed;left:${width + 4}px;bottom:4px;width:8px;height:8px;` +
+    'z-index:2147483647;pointer-events:none';
+  document.documentElement.appendChild(mark);
+  const paint = colour => { mark.style.background = colour; };
+
+  // What the page has seen of the pointer.
+  let ups = 0, at = '', waiting = [];
+  const look = event => {
+    if (event.type === 'pointerup') ups += 1;
+    at = event.clientX + ',' + event.clientY;
+    waiting = waiting.filter(check => !check());
+  };
+  for (const type of ['pointermove', 'pointerup']) addEventListener(type, look, true);
+  const until = (condition, millis) => condition() || new Promise(done => {
+    const check = () => condition() && (done(true), true);
+    waiting.push(check);
+    setTimeout(() => { waiting = waiting.filter(other => other !== check); done(false); }, millis);
+  });
+  const pause = millis => new Promise(done => setTimeout(done, millis));
+
+  // Visible text and where it is, for reading labels.
+  const role = element => {
+    const tag = element.tagName.toLowerCase();
+    if (element.closest('button')) return 'button';
+    if (element.closest('.ui-tabs-nav')) return 'tab';
+    if (element.closest('.ui-dialog')) return 'dialog';
+    if (tag === 'textarea') return 'text-field';
+    if (tag === 'li' || tag === 'option') return 'list-item';
+    if (tag !== 'input') return 'label';
+    const types = { checkbox: 'checkbox', radio: 'radio', range: 'slider', button: 'button', submit: 'button' };
+    return types[element.type] || 'text-field';
+  };
+  const entry = (element, text, box) => ({
+    role: role(element), text: text.trim().slice(0, 200),
+    bounds: {
+      x: Math.floor(box.left), y: Math.floor(box.top),
+      width: Math.max(0, Math.round(box.width)), height: Math.max(0, Math.round(box.height)),
+    },
+  });
+  const elements = () => {
+    const found = [];
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
+    while (walker.nextNode() && found.length < 256) {
+      const node = walker.currentNode;
+      if (node.nodeType === Node.ELEMENT_NODE) {
+        if (/^(INPUT|TEXTAREA)$/.test(node.tagName)) found.push(entry(node, node.value === 'on' ? '' : node.value, node.getBoundingClientRect()));
+      } else if (node.data.trim() && !/^(SCRIPT|STYLE|TEXTAREA)$/.test(node.parentElement.tagName)) {
+        const range = document.createRange();
+        range.selectNodeContents(node);
+        found.push(entry(node.parentElement, node.data, range.getBoundingClientRect()));
+      }
+    }
+    return found.filter(({ bounds }) => bounds.width > 0 && bounds.height > 0);
+  };
+
+  // What the experts would click, by task. Each looks at the page as a person would: the
+  // instruction and the labels.
+  const query = selector => document.querySelector('#area ' + selector) || document.querySelector(selector);
+  const labelled = (selector, text) =>
+    [...document.querySelectorAll(selector)].find(element => element.textContent.trim() === text);
+  const words = pattern => (pattern.exec(core.getUtterance()) || [])[1];
+  const experts = {
+    'click-test': () => query('#subbtn'),
+    'click-test-2': () => labelled('#area button', words(/button (\w+)/)),
+    'click-widget': () => query(`[data-type="${words(/"(.*)"/)}"]`),
+    'focus-text': () => query('#tt'),
+    'click-dialog': () => query('.ui-dialog-titlebar-close'),
+    'click-button': () => labelled('#area button', words(/"(.*)"/)),
+    'click-tab': () => labelled('.ui-tabs-anchor', words(/on (.*)\.$/)),
+    'click-option': () => {
+      const radio = labelled('#area label', words(/^Select (.*) and click/))?.querySelector('input');
+      return radio && !radio.checked ? radio : query('#subbtn');
+    },
+  };
+  const state = withElements => ({
+    done: WOB_DONE_GLOBAL === true, raw: Number(WOB_RAW_REWARD_GLOBAL) || 0, ups,
+    elements: withElements ? elements() : null,
+  });
+
+  window.dart = {
+    // Begins the episode of `seed`. `parked` is where the pointer should be by now, or null.
+    reset: async (seed, parked, colour, withElements) => {
+      if (parked) await until(() => at === parked, 100);
+      document.activeElement?.blur?.();
+      Math.seedrandom(seed);
+      core.startEpisodeReal();
+      for (let tries = 0; WOB_TASK_READY === false && tries < 500; tries += 1) await pause(10);
+      document.activeElement?.blur?.();
+      scrollTo(0, 0);
+      paint(colour);
+      return { instruction: core.getUtterance(), ...state(withElements) };
+    },
+    // Waits until the page has seen `expected` releases of a button, but at most `millis`; then
+    // until the handlers of that event have run.
+    settle: async (expected, millis, colour, withElements) => {
+      await until(() => ups >= expected, millis);
+      await pause(0);
+      paint(colour);
+      return state(withElements);
+    },
+    state: () => state(false),
+    expert: task => {
+      const element = experts[task]?.();
+      if (!element) return null;
+      const box = element.getBoundingClientRect();
+      return [Math.floor(box.left + box.width / 2), Math.floor(box.top + box.height / 2)];
+    },
+  };
+  return true;
+}

@@ -1,0 +1,33 @@
+//! What the real-server suites need, and how a suite that lacks it is skipped.
+
+use std::path::{Path, PathBuf};
+
+use dart_env_vnc::DesktopConfig;
+
+/// The programs of an own desktop are installed. Otherwise prints why the suite is skipped; where
+/// `DART_TEST_REQUIRE` names the suite, that is a failure.
+pub(crate) fn desktop(suite: &str) -> bool {
+    match DesktopConfig::default().preflight() {
+        Ok(()) => true,
+        Err(error) => skip(suite, &error.to_string()),
+    }
+}
+
+/// The folder of the MiniWoB++ pages: `DART_MINIWOB_PAGES`, or `target/miniwob/html`.
+pub(crate) fn pages() -> PathBuf {
+    std::env::var_os("DART_MINIWOB_PAGES").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/miniwob/html"),
+        PathBuf::from,
+    )
+}
+
+/// Prints why `suite` is skipped, or fails if it must not be.
+pub(crate) fn skip(suite: &str, why: &str) -> bool {
+    let required = std::env::var("DART_TEST_REQUIRE").unwrap_or_default();
+    assert!(
+        !required.split(',').any(|name| name.trim() == suite),
+        "suite {suite} must not be skipped: {why}"
+    );
+    eprintln!("SKIPPED suite {suite}: {why}");
+    false
+}
