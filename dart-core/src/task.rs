@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::TaskId;
 
 /// Which set a task belongs to. Training never sees the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Split {
     /// For training.
