@@ -37,7 +37,7 @@ suite! {
     c02_asking_changes_nothing,
 }
 
-/// 1. The expert's actions, taken one after another, solve every task of the training split.
+/// Line 1. The expert's actions, taken one after another, solve every task of the training split.
 pub async fn c01_the_expert_solves_every_task<H: DemonstrateHarness>(h: &H) -> Checked {
     let mut env = h.make().await?;
     for task in h.tasks() {
@@ -67,7 +67,7 @@ async fn follow<H: DemonstrateHarness>(env: &mut H::Env, task: &Task) -> Result<
     Err("the episode does not end at the horizon".into())
 }
 
-/// 2. Asking does not change the state.
+/// Line 2. Asking does not change the state.
 pub async fn c02_asking_changes_nothing<H: DemonstrateHarness>(h: &H) -> Checked {
     let (mut asked, mut silent) = (h.make().await?, h.make().await?);
     let deterministic = asked.spec().deterministic;

@@ -77,7 +77,7 @@ async fn screenshot<H: DeviceHarness>(
     Ok(observation.frame)
 }
 
-/// 1. `screenshot` gives a frame of the size in `spec`.
+/// Line 1. `screenshot` gives a frame of the size in `spec`.
 pub async fn c01_screenshots_have_the_declared_size<H: DeviceHarness>(h: &H) -> Checked {
     let mut device = h.make().await?;
     screenshot::<H>(&mut device, "at first").await?;
@@ -93,7 +93,7 @@ pub async fn c01_screenshots_have_the_declared_size<H: DeviceHarness>(h: &H) -> 
     Ok(Verdict::Passed)
 }
 
-/// 2. `perform` returns once the screen has had the chance to react; the next `screenshot` shows
+/// Line 2. `perform` returns once the screen has had the chance to react; the next `screenshot` shows
 /// what the action did.
 pub async fn c02_the_next_screenshot_shows_what_an_action_did<H: DeviceHarness>(h: &H) -> Checked {
     let mut device = h.make().await?;
@@ -110,7 +110,7 @@ pub async fn c02_the_next_screenshot_shows_what_an_action_did<H: DeviceHarness>(
     Ok(Verdict::Passed)
 }
 
-/// 3. An action that is not in the spec is `Unsupported`, a faulty one `InvalidAction`; the device
+/// Line 3. An action that is not in the spec is `Unsupported`, a faulty one `InvalidAction`; the device
 /// stays usable.
 pub async fn c03_unsupported_and_faulty_actions_leave_it_usable<H: DeviceHarness>(
     h: &H,
@@ -140,7 +140,7 @@ pub async fn c03_unsupported_and_faulty_actions_leave_it_usable<H: DeviceHarness
     Ok(Verdict::Passed)
 }
 
-/// 4. No call waits for ever: a stalled peer is `Timeout`.
+/// Line 4. No call waits for ever: a stalled peer is `Timeout`.
 pub async fn c04_a_stalled_peer_times_out<H: DeviceHarness>(h: &H) -> Checked {
     let Some(breakable) = h.breakable(Fault::Stall).await? else {
         return Ok(Verdict::not_applicable("no peer that could stall"));
@@ -162,7 +162,7 @@ pub async fn c04_a_stalled_peer_times_out<H: DeviceHarness>(h: &H) -> Checked {
     Ok(Verdict::Passed)
 }
 
-/// 5. A cut connection is `Disconnected` or another retryable kind.
+/// Line 5. A cut connection is `Disconnected` or another retryable kind.
 pub async fn c05_a_cut_connection_is_retryable<H: DeviceHarness>(h: &H) -> Checked {
     let Some(breakable) = h.breakable(Fault::Cut).await? else {
         return Ok(Verdict::not_applicable("no connection that could be cut"));
@@ -187,7 +187,7 @@ pub async fn c05_a_cut_connection_is_retryable<H: DeviceHarness>(h: &H) -> Check
     Ok(Verdict::Passed)
 }
 
-/// 6. `recover` restores a usable device after any error or dropped future, with no key and no
+/// Line 6. `recover` restores a usable device after any error or dropped future, with no key and no
 /// button held, or fails.
 pub async fn c06_recover_restores_it_with_nothing_held<H: DeviceHarness>(h: &H) -> Checked {
     let mut device = h.make().await?;
@@ -256,7 +256,7 @@ async fn recovered_from<H: DeviceHarness>(h: &H, fault: Fault) -> Result<(), Fai
     recovered(h, subject.as_mut(), &format!("{fault:?}")).await
 }
 
-/// 7. `close` is idempotent; every other call after it is `Misuse`.
+/// Line 7. `close` is idempotent; every other call after it is `Misuse`.
 pub async fn c07_close_is_idempotent_and_final<H: DeviceHarness>(h: &H) -> Checked {
     let mut device = h.make().await?;
     let action = h.visible_action(&mut device).await?;

@@ -128,7 +128,7 @@ async fn goes_on<H: EnvironmentHarness>(
     }
 }
 
-/// 1. `spec` is the same before, during and after episodes.
+/// Line 1. `spec` is the same before, during and after episodes.
 pub async fn c01_spec_is_stable<H: EnvironmentHarness>(h: &H) -> Checked {
     let mut env = h.make().await?;
     let first = env.spec().clone();
@@ -151,7 +151,7 @@ pub async fn c01_spec_is_stable<H: EnvironmentHarness>(h: &H) -> Checked {
     Ok(Verdict::Passed)
 }
 
-/// 2. `reset` gives a frame of the declared size and a non-empty instruction.
+/// Line 2. `reset` gives a frame of the declared size and a non-empty instruction.
 pub async fn c02_reset_gives_a_frame_of_the_declared_size_and_an_instruction<
     H: EnvironmentHarness,
 >(
@@ -173,7 +173,7 @@ pub async fn c02_reset_gives_a_frame_of_the_declared_size_and_an_instruction<
     Ok(Verdict::Passed)
 }
 
-/// 3. `reset` may be called at any time: in the middle of an episode, after its end, after an error.
+/// Line 3. `reset` may be called at any time: in the middle of an episode, after its end, after an error.
 pub async fn c03_reset_is_possible_at_any_time<H: EnvironmentHarness>(h: &H) -> Checked {
     let (mut env, _) = started(h).await?;
     goes_on(h, env.as_mut(), "reset").await?;
@@ -212,7 +212,7 @@ async fn reset_after_recovery<H: EnvironmentHarness>(h: &H, fault: Fault) -> Res
     goes_on(h, subject.as_mut(), "recovery").await
 }
 
-/// 4. `step` before `reset` is `Misuse`.
+/// Line 4. `step` before `reset` is `Misuse`.
 pub async fn c04_step_before_reset_is_misuse<H: EnvironmentHarness>(h: &H) -> Checked {
     let mut env = h.make().await?;
     let step = env.step(&h.idle()).await;
@@ -222,7 +222,7 @@ pub async fn c04_step_before_reset_is_misuse<H: EnvironmentHarness>(h: &H) -> Ch
     Ok(Verdict::Passed)
 }
 
-/// 5. Every declared action is accepted.
+/// Line 5. Every declared action is accepted.
 pub async fn c05_declared_actions_are_accepted<H: EnvironmentHarness>(h: &H) -> Checked {
     let (mut env, _) = started(h).await?;
     let spec = env.spec().clone();
@@ -243,7 +243,7 @@ pub async fn c05_declared_actions_are_accepted<H: EnvironmentHarness>(h: &H) -> 
     Ok(Verdict::Passed)
 }
 
-/// 6. An undeclared action is `Unsupported`, and the episode goes on.
+/// Line 6. An undeclared action is `Unsupported`, and the episode goes on.
 pub async fn c06_undeclared_actions_are_unsupported<H: EnvironmentHarness>(h: &H) -> Checked {
     let (mut env, _) = started(h).await?;
     let spec = env.spec().clone();
@@ -266,7 +266,7 @@ pub async fn c06_undeclared_actions_are_unsupported<H: EnvironmentHarness>(h: &H
     Ok(Verdict::Passed)
 }
 
-/// 7. An action with a fault is `InvalidAction`, and the episode goes on.
+/// Line 7. An action with a fault is `InvalidAction`, and the episode goes on.
 pub async fn c07_faulty_actions_are_invalid<H: EnvironmentHarness>(h: &H) -> Checked {
     let (mut env, _) = started(h).await?;
     let spec = env.spec().clone();
@@ -287,7 +287,7 @@ pub async fn c07_faulty_actions_are_invalid<H: EnvironmentHarness>(h: &H) -> Che
     Ok(Verdict::Passed)
 }
 
-/// 8. An action that has a visible effect changes the next frame.
+/// Line 8. An action that has a visible effect changes the next frame.
 pub async fn c08_a_visible_action_changes_the_frame<H: EnvironmentHarness>(h: &H) -> Checked {
     let (mut env, reset) = started(h).await?;
     let action = h.visible_action(env.as_mut()).await?;
@@ -299,7 +299,7 @@ pub async fn c08_a_visible_action_changes_the_frame<H: EnvironmentHarness>(h: &H
     Ok(Verdict::Passed)
 }
 
-/// 9. `step` after the end is `Misuse`.
+/// Line 9. `step` after the end is `Misuse`.
 pub async fn c09_step_after_the_end_is_misuse<H: EnvironmentHarness>(h: &H) -> Checked {
     let (mut env, _) = started(h).await?;
     env.step(&Action::Done).await?;
@@ -316,7 +316,7 @@ pub async fn c09_step_after_the_end_is_misuse<H: EnvironmentHarness>(h: &H) -> C
     Ok(Verdict::Passed)
 }
 
-/// 10. An episode is truncated at the task's horizon, with `StopReason::StepLimit`.
+/// Line 10. An episode is truncated at the task's horizon, with `StopReason::StepLimit`.
 pub async fn c10_the_horizon_truncates<H: EnvironmentHarness>(h: &H) -> Checked {
     let mut env = h.make().await?;
     for horizon in [1, 3] {
@@ -336,7 +336,7 @@ pub async fn c10_the_horizon_truncates<H: EnvironmentHarness>(h: &H) -> Checked 
     Ok(Verdict::Passed)
 }
 
-/// 11. `Done` and `Fail` terminate the episode.
+/// Line 11. `Done` and `Fail` terminate the episode.
 pub async fn c11_done_and_fail_terminate<H: EnvironmentHarness>(h: &H) -> Checked {
     let mut env = h.make().await?;
     for last in [Action::Done, Action::Fail] {
@@ -355,7 +355,7 @@ pub async fn c11_done_and_fail_terminate<H: EnvironmentHarness>(h: &H) -> Checke
     Ok(Verdict::Passed)
 }
 
-/// 12. `score` may be called once the episode has ended, by the task or by a limit, and any number
+/// Line 12. `score` may be called once the episode has ended, by the task or by a limit, and any number
 /// of times; before that it judges the present state.
 pub async fn c12_score_may_be_repeated<H: EnvironmentHarness>(h: &H) -> Checked {
     let (mut env, _) = started(h).await?;
@@ -387,7 +387,7 @@ async fn score_twice<H: EnvironmentHarness>(env: &mut H::Env, when: &str) -> Res
     )
 }
 
-/// 13. A solved task scores 1, an untouched one less.
+/// Line 13. A solved task scores 1, an untouched one less.
 pub async fn c13_a_solved_task_scores_one<H: EnvironmentHarness>(h: &H) -> Checked {
     let (mut env, _) = started(h).await?;
     let untouched = env.score().await?;
@@ -405,7 +405,7 @@ pub async fn c13_a_solved_task_scores_one<H: EnvironmentHarness>(h: &H) -> Check
     Ok(Verdict::Passed)
 }
 
-/// 14. A stalled peer is `Timeout` within the implementation's deadline.
+/// Line 14. A stalled peer is `Timeout` within the implementation's deadline.
 pub async fn c14_a_stalled_peer_times_out<H: EnvironmentHarness>(h: &H) -> Checked {
     let Some(breakable) = h.breakable(Fault::Stall).await? else {
         return Ok(Verdict::not_applicable("no peer that could stall"));
@@ -419,7 +419,7 @@ pub async fn c14_a_stalled_peer_times_out<H: EnvironmentHarness>(h: &H) -> Check
     Ok(Verdict::Passed)
 }
 
-/// 15. A cut connection is retryable (`Disconnected`).
+/// Line 15. A cut connection is retryable (`Disconnected`).
 pub async fn c15_a_cut_connection_is_retryable<H: EnvironmentHarness>(h: &H) -> Checked {
     let Some(breakable) = h.breakable(Fault::Cut).await? else {
         return Ok(Verdict::not_applicable("no connection that could be cut"));
@@ -435,7 +435,7 @@ pub async fn c15_a_cut_connection_is_retryable<H: EnvironmentHarness>(h: &H) -> 
     }
 }
 
-/// 16. After a dropped future the environment is usable or says so (`Cancelled`) until the next
+/// Line 16. After a dropped future the environment is usable or says so (`Cancelled`) until the next
 /// `reset`, which makes it usable.
 pub async fn c16_a_dropped_future_leaves_it_usable_or_says_so<H: EnvironmentHarness>(
     h: &H,
@@ -473,7 +473,7 @@ async fn usable_or_cancelled<H: EnvironmentHarness>(
     goes_on(h, env, &format!("a dropped {dropped} and a reset")).await
 }
 
-/// 17. `close` may be called twice; every other call after it is `Misuse`.
+/// Line 17. `close` may be called twice; every other call after it is `Misuse`.
 pub async fn c17_close_is_idempotent_and_final<H: EnvironmentHarness>(h: &H) -> Checked {
     let mut unused = h.make().await?;
     unused.close().await?;
@@ -490,7 +490,7 @@ pub async fn c17_close_is_idempotent_and_final<H: EnvironmentHarness>(h: &H) -> 
     Ok(Verdict::Passed)
 }
 
-/// 18. If declared deterministic, the same task and seed give the same first frame.
+/// Line 18. If declared deterministic, the same task and seed give the same first frame.
 pub async fn c18_the_same_seed_gives_the_same_first_frame<H: EnvironmentHarness>(h: &H) -> Checked {
     let (mut env, first) = started(h).await?;
     if !env.spec().deterministic {

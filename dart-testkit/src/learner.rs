@@ -69,7 +69,7 @@ fn ensure_version<L: Learner>(learner: &L, version: u64, when: &str) -> Result<(
     )
 }
 
-/// 1. `step` raises `version` by one, skipped steps included.
+/// Line 1. `step` raises `version` by one, skipped steps included.
 pub async fn c01_every_step_raises_the_version_by_one<H: LearnerHarness>(h: &H) -> Checked {
     let mut learner = h.make(WHOLE)?;
     ensure_version(&learner, 0, "at first")?;
@@ -89,7 +89,7 @@ pub async fn c01_every_step_raises_the_version_by_one<H: LearnerHarness>(h: &H) 
     Ok(Verdict::Passed)
 }
 
-/// 2. A batch in which every advantage is 0 leaves the weights as they were, and the step counts
+/// Line 2. A batch in which every advantage is 0 leaves the weights as they were, and the step counts
 /// as skipped.
 pub async fn c02_zero_advantages_leave_the_weights<H: LearnerHarness>(h: &H) -> Checked {
     let mut learner = h.make(WHOLE)?;
@@ -120,7 +120,7 @@ fn total<H: LearnerHarness>(
     Ok(h.log_likelihood(learner, batch)?.iter().sum())
 }
 
-/// 3. Imitation of one sample, repeated, raises its likelihood.
+/// Line 3. Imitation of one sample, repeated, raises its likelihood.
 pub async fn c03_imitation_raises_the_likelihood<H: LearnerHarness>(h: &H) -> Checked {
     let mut learner = h.make(WHOLE)?;
     let batch = h.imitation();
@@ -137,7 +137,7 @@ pub async fn c03_imitation_raises_the_likelihood<H: LearnerHarness>(h: &H) -> Ch
     Ok(Verdict::Passed)
 }
 
-/// 4. A positive advantage raises the likelihood of a response, a negative one lowers it.
+/// Line 4. A positive advantage raises the likelihood of a response, a negative one lowers it.
 pub async fn c04_the_sign_of_the_advantage_decides<H: LearnerHarness>(h: &H) -> Checked {
     for advantage in [1.0, -1.0] {
         let mut learner = h.make(WHOLE)?;
@@ -153,7 +153,7 @@ pub async fn c04_the_sign_of_the_advantage_decides<H: LearnerHarness>(h: &H) -> 
     Ok(Verdict::Passed)
 }
 
-/// 5. The split into micro-batches does not change the result beyond rounding.
+/// Line 5. The split into micro-batches does not change the result beyond rounding.
 pub async fn c05_micro_batches_do_not_matter<H: LearnerHarness>(h: &H) -> Checked {
     let changes = |micro_batch: usize| -> Result<Vec<f64>, Failure> {
         let mut learner = h.make(micro_batch)?;
@@ -182,13 +182,16 @@ pub async fn c05_micro_batches_do_not_matter<H: LearnerHarness>(h: &H) -> Checke
     Ok(Verdict::Passed)
 }
 
-/// 6. A sample whose log-probs do not match its response is `Protocol`; the weights stay as they
+/// Makes log-probs of another length.
+type Resize = fn(&[f32]) -> Vec<f32>;
+
+/// Line 6. A sample whose log-probs do not match its response is `Protocol`; the weights stay as they
 /// were.
 pub async fn c06_mismatched_log_probs_are_refused<H: LearnerHarness>(h: &H) -> Checked {
     let mut learner = h.make(WHOLE)?;
     let before = digest(&learner)?;
     let good = h.on_policy(&mut learner, &MIXED)?;
-    let lengths: [fn(&[f32]) -> Vec<f32>; 3] = [
+    let lengths: [Resize; 3] = [
         |_| Vec::new(),
         |lps| lps[..lps.len() - 1].to_vec(),
         |lps| [lps, &[-0.1]].concat(),
@@ -213,7 +216,7 @@ fn scratch() -> Result<tempfile::TempDir, Failure> {
     tempfile::tempdir().map_err(|error| Failure(format!("no temporary directory: {error}")))
 }
 
-/// 7. `save` then `restore` gives the same weights, version and following steps, bit for bit (CPU).
+/// Line 7. `save` then `restore` gives the same weights, version and following steps, bit for bit (CPU).
 pub async fn c07_a_restored_learner_goes_on_the_same<H: LearnerHarness>(h: &H) -> Checked {
     let mut learner = h.make(WHOLE)?;
     for _ in 0..2 {
@@ -251,7 +254,7 @@ pub async fn c07_a_restored_learner_goes_on_the_same<H: LearnerHarness>(h: &H) -
     Ok(Verdict::Passed)
 }
 
-/// 8. `export` gives the version and weights of now, and the same digest until the next step.
+/// Line 8. `export` gives the version and weights of now, and the same digest until the next step.
 pub async fn c08_export_is_stable_between_steps<H: LearnerHarness>(h: &H) -> Checked {
     let mut learner = h.make(WHOLE)?;
     let first = check_export(&learner)?;

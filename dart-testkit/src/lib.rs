@@ -60,6 +60,7 @@
 pub mod suite;
 
 pub mod actions;
+pub mod curator;
 pub mod demonstrate;
 pub mod device;
 pub mod environment;

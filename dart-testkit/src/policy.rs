@@ -155,7 +155,7 @@ fn ensure_alike<H: PolicyHarness>(
     Ok(())
 }
 
-/// 1. Every decision passes `Decision::validate`.
+/// Line 1. Every decision passes `Decision::validate`.
 pub async fn c01_decisions_are_valid<H: PolicyHarness>(h: &H) -> Checked {
     let policy = h.make().await?;
     ensure(
@@ -183,7 +183,7 @@ pub async fn c01_decisions_are_valid<H: PolicyHarness>(h: &H) -> Checked {
     Ok(Verdict::Passed)
 }
 
-/// 2. A decision carries the version of the weights that produced all of its tokens, also while
+/// Line 2. A decision carries the version of the weights that produced all of its tokens, also while
 /// weights are being replaced.
 pub async fn c02_a_decision_carries_the_version_of_its_weights<H: PolicyHarness>(h: &H) -> Checked {
     let inputs = questions(h);
@@ -214,7 +214,7 @@ pub async fn c02_a_decision_carries_the_version_of_its_weights<H: PolicyHarness>
     Ok(Verdict::Passed)
 }
 
-/// 3. At temperature 0 the same input gives the same tokens.
+/// Line 3. At temperature 0 the same input gives the same tokens.
 pub async fn c03_temperature_zero_is_deterministic<H: PolicyHarness>(h: &H) -> Checked {
     let (policy, other) = (h.make().await?, h.make().await?);
     for mut input in h.inputs() {
@@ -235,7 +235,7 @@ pub async fn c03_temperature_zero_is_deterministic<H: PolicyHarness>(h: &H) -> C
     Ok(Verdict::Passed)
 }
 
-/// 4. With the same input, seed and weights the same tokens are drawn.
+/// Line 4. With the same input, seed and weights the same tokens are drawn.
 pub async fn c04_the_same_seed_draws_the_same_tokens<H: PolicyHarness>(h: &H) -> Checked {
     let inputs = questions(h);
     let policy = h.make().await?;
@@ -250,7 +250,7 @@ pub async fn c04_the_same_seed_draws_the_same_tokens<H: PolicyHarness>(h: &H) ->
     Ok(Verdict::Passed)
 }
 
-/// 5. Calls run concurrently, and each gets its own answer.
+/// Line 5. Calls run concurrently, and each gets its own answer.
 pub async fn c05_concurrent_calls_get_their_own_answers<H: PolicyHarness>(h: &H) -> Checked {
     let mut inputs = questions(h);
     inputs.extend(inputs.clone());
@@ -267,7 +267,7 @@ pub async fn c05_concurrent_calls_get_their_own_answers<H: PolicyHarness>(h: &H)
     Ok(Verdict::Passed)
 }
 
-/// 6. `load` makes `version` the handle's version; later decisions carry it, and nothing cached
+/// Line 6. `load` makes `version` the handle's version; later decisions carry it, and nothing cached
 /// from older weights is used for them.
 pub async fn c06_load_changes_the_version_and_leaves_nothing_cached<H: PolicyHarness>(
     h: &H,
@@ -297,7 +297,7 @@ pub async fn c06_load_changes_the_version_and_leaves_nothing_cached<H: PolicyHar
     Ok(Verdict::Passed)
 }
 
-/// 7. A `load` of broken weights fails and leaves the old ones serving.
+/// Line 7. A `load` of broken weights fails and leaves the old ones serving.
 pub async fn c07_broken_weights_leave_the_old_ones_serving<H: PolicyHarness>(h: &H) -> Checked {
     let inputs = questions(h);
     let policy = h.make().await?;
@@ -320,7 +320,7 @@ pub async fn c07_broken_weights_leave_the_old_ones_serving<H: PolicyHarness>(h: 
     Ok(Verdict::Passed)
 }
 
-/// 8. Dropping an `act` future does not disturb other calls.
+/// Line 8. Dropping an `act` future does not disturb other calls.
 pub async fn c08_a_dropped_call_does_not_disturb_others<H: PolicyHarness>(h: &H) -> Checked {
     let inputs = questions(h);
     let policy = h.make().await?;

@@ -90,7 +90,7 @@ impl Default for Settings {
         Self {
             not_applicable: &[],
             clock: Clock::Real,
-            limit: Duration::from_secs(60),
+            limit: Duration::from_mins(1),
             deadline: Duration::from_secs(15),
             skipped: None,
         }

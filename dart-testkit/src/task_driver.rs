@@ -62,7 +62,7 @@ fn same<H: TaskDriverHarness>(h: &H, a: &Frame, b: &Frame, what: &str) -> Result
     )
 }
 
-/// 1. `set_up` leaves the device in the initial state of the task instance, whatever was on it
+/// Line 1. `set_up` leaves the device in the initial state of the task instance, whatever was on it
 /// before, and returns the instruction.
 pub async fn c01_set_up_makes_the_same_instance_whatever_was_before<H: TaskDriverHarness>(
     h: &H,
@@ -85,7 +85,7 @@ pub async fn c01_set_up_makes_the_same_instance_whatever_was_before<H: TaskDrive
     Ok(Verdict::Passed)
 }
 
-/// 2. `ended` tells whether the task has ended by itself and changes nothing.
+/// Line 2. `ended` tells whether the task has ended by itself and changes nothing.
 pub async fn c02_ended_changes_nothing<H: TaskDriverHarness>(h: &H) -> Checked {
     let (mut device, mut driver) = h.make().await?;
     driver.set_up(&mut device, &h.task(), h.seed()).await?;
@@ -99,7 +99,7 @@ pub async fn c02_ended_changes_nothing<H: TaskDriverHarness>(h: &H) -> Checked {
     Ok(Verdict::Passed)
 }
 
-/// 3. `score` judges what is on the device now and changes nothing that a second `score` would see.
+/// Line 3. `score` judges what is on the device now and changes nothing that a second `score` would see.
 pub async fn c03_score_changes_nothing<H: TaskDriverHarness>(h: &H) -> Checked {
     let (mut device, mut driver) = h.make().await?;
     driver.set_up(&mut device, &h.task(), h.seed()).await?;
@@ -121,7 +121,7 @@ pub async fn c03_score_changes_nothing<H: TaskDriverHarness>(h: &H) -> Checked {
     Ok(Verdict::Passed)
 }
 
-/// 4. `tear_down` may be called at any time and twice.
+/// Line 4. `tear_down` may be called at any time and twice.
 pub async fn c04_tear_down_is_possible_at_any_time<H: TaskDriverHarness>(h: &H) -> Checked {
     let (mut device, mut driver) = h.make().await?;
     driver.tear_down(&mut device).await?;

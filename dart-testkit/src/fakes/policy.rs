@@ -80,6 +80,7 @@ fn decision(input: &PolicyInput, version: PolicyVersion, action: Action, said: S
 }
 
 /// The token that says the action, and how likely it was.
+#[derive(Clone, Copy)]
 struct Said {
     token: u32,
     end: u32,

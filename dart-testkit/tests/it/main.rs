@@ -1,5 +1,6 @@
 //! The suites on the fakes, and the fakes broken one contract line at a time.
 
+mod curator;
 mod device;
 mod environment;
 mod learner;
