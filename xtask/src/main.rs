@@ -22,6 +22,7 @@ cargo xtask COMMAND
   eval [ARGS]     evaluate a checkpoint under any config
   show [ARGS]     write a stored trajectory as PNG frames and one HTML page
   setup           install what real desktops need (tigervnc, chromium, openbox, MiniWoB++ pages)
+  fetch-miniwob   only the MiniWoB++ pages of `setup`
   test [ARGS]     set up, run every test, name every skipped suite
   bench [ARGS]    run the benchmarks
   ci              everything that continuous integration runs, in the same order
@@ -38,6 +39,7 @@ fn main() -> Result<()> {
     match command.as_str() {
         "train" | "eval" | "show" => launch::exec(&command, &rest),
         "setup" => setup::run(),
+        "fetch-miniwob" => setup::fetch_miniwob(),
         "test" => test::run(&rest),
         "bench" => bench::run(&rest),
         "ci" => ci::run(),

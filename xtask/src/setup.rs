@@ -16,7 +16,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 
 /// Where the MiniWoB++ pages lie after `setup`; the default of the `miniwob` environment.
 pub(crate) fn miniwob_pages() -> PathBuf {
-    process::root().join("target/miniwob/miniwob/html")
+    process::root().join("target/miniwob/html")
 }
 
 /// Installs programs and pages. Errors name what is missing and the command that gets it.
@@ -75,8 +75,8 @@ fn install(packages: &[&str]) -> Result<()> {
 
 /// Downloads the MiniWoB++ pages (MIT) as the Python package that carries them; nothing is
 /// installed into Python.
-fn fetch_miniwob() -> Result<()> {
-    if miniwob_pages().join("miniwob").is_dir() {
+pub(crate) fn fetch_miniwob() -> Result<()> {
+    if miniwob_pages().join("core/core.js").is_file() {
         return Ok(());
     }
     let target = process::root().join("target/miniwob");
@@ -91,5 +91,7 @@ fn fetch_miniwob() -> Result<()> {
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
         .context("pip downloaded no wheel of miniwob")?;
     let mut unzip = process::command("python3");
-    process::run(unzip.args(["-m", "zipfile", "-e"]).arg(wheel).arg(&target))
+    process::run(unzip.args(["-m", "zipfile", "-e"]).arg(wheel).arg(&target))?;
+    std::fs::rename(target.join("miniwob/html"), miniwob_pages())
+        .context("the wheel of miniwob holds no folder miniwob/html")
 }
