@@ -1,1 +1,35 @@
-//! Placeholder.
+//! The learner: losses, optimizer, warm start, checkpoints.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`config`] | every setting, with the values of the paper as defaults |
+//! | [`learner`] | [`GrpoLearner`]: turns batches into new weights |
+//! | [`handle`] | [`LearnerHandle`]: a learner on a thread of its own, for async callers |
+//! | [`checkpoint`] | [`CheckpointDir`]: versions as directories, checksummed, replaced atomically |
+//!
+//! The loss is that of arXiv 2509.23866 §3.4; its arithmetic is in `dart-kernels`, its advantages
+//! and step selection in `dart-core`.
+
+#![forbid(unsafe_code)]
+
+mod adamw;
+pub mod checkpoint;
+pub mod config;
+mod error;
+mod gradients;
+pub mod handle;
+mod imitation;
+pub mod learner;
+mod metrics;
+mod pass;
+mod plan;
+mod policy_gradient;
+mod state;
+mod update;
+mod validate;
+mod workers;
+
+pub use checkpoint::{Checkpoint, CheckpointDir};
+pub use config::{Decay, ImitationConfig, MissingLogProbs, Preset, TrainerConfig};
+pub use handle::{LearnerHandle, ScoringLearner};
+pub use learner::GrpoLearner;

@@ -1,0 +1,370 @@
+//! [`CheckpointDir`]: versions as directories, checksummed, replaced atomically.
+//!
+//! ```text
+//! checkpoints/
+//!   v000011/  weights.safetensors  …  manifest.json
+//!   v000012/  …
+//!   LATEST    "v000012"
+//! ```
+//!
+//! A version is written into a temporary directory, every file and the directory are synced, the
+//! directory is renamed, and only then `LATEST` is swapped. A crash at any point leaves the
+//! version that `LATEST` names complete; a version that `LATEST` does not name yet never happened.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use dart_core::PolicyVersion;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, TrainerError};
+
+const MANIFEST: &str = "manifest.json";
+const LATEST: &str = "LATEST";
+const FORMAT: u32 = 1;
+/// Larger manifests are not read: a manifest lists a handful of files.
+const MANIFEST_LIMIT: u64 = 1 << 20;
+
+/// A checkpoint whose files are what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Its version.
+    pub version: PolicyVersion,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Why newer ones were passed over, naming the bad file; one line, already logged.
+    pub warning: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    format: u32,
+    version: PolicyVersion,
+    files: BTreeMap<String, FileEntry>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileEntry {
+    bytes: u64,
+    blake3: String,
+}
+
+/// A directory of checkpoints. One process writes to it at a time.
+#[derive(Clone, Debug)]
+pub struct CheckpointDir {
+    root: PathBuf,
+    keep: usize,
+}
+
+impl CheckpointDir {
+    /// Opens or makes the directory, and removes what an interrupted writer left. The newest
+    /// `keep` versions (at least 1) are kept when new ones are written; 2 or more leave something
+    /// to fall back to.
+    ///
+    /// # Errors
+    /// [`Storage`](dart_core::ErrorKind::Storage).
+    pub fn open(root: impl Into<PathBuf>, keep: usize) -> dart_core::Result<Self> {
+        let dir = Self {
+            root: root.into(),
+            keep: keep.max(1),
+        };
+        fs::create_dir_all(&dir.root).map_err(TrainerError::io("make", &dir.root))?;
+        dir.clean()?;
+        Ok(dir)
+    }
+
+    /// Writes a version: `fill` puts its files (no directories) into the empty directory it is
+    /// given. Gives the version's directory. Nothing has changed if it fails before its end.
+    ///
+    /// # Errors
+    /// Those of `fill`; [`Storage`](dart_core::ErrorKind::Storage).
+    pub fn write(
+        &self,
+        version: PolicyVersion,
+        fill: impl FnOnce(&Path) -> dart_core::Result<()>,
+    ) -> dart_core::Result<PathBuf> {
+        let name = directory_name(version);
+        let temporary = self.root.join(format!(".tmp-{name}"));
+        let outcome = self.write_through(version, &temporary, fill);
+        if outcome.is_err() {
+            // The error that counts is the first one.
+            let _ = fs::remove_dir_all(&temporary);
+        }
+        Ok(outcome?)
+    }
+
+    fn write_through(
+        &self,
+        version: PolicyVersion,
+        temporary: &Path,
+        fill: impl FnOnce(&Path) -> dart_core::Result<()>,
+    ) -> Result<PathBuf> {
+        remove(temporary)?;
+        fs::create_dir(temporary).map_err(TrainerError::io("make", temporary))?;
+        fill(temporary)?;
+        seal(temporary, version)?;
+        let name = directory_name(version);
+        let path = self.root.join(&name);
+        let aside = self.root.join(format!(".old-{name}"));
+        if path.exists() {
+            // Left by a run that ended before LATEST named it, or written twice.
+            fs::rename(&path, &aside).map_err(TrainerError::io("rename", &path))?;
+        }
+        fs::rename(temporary, &path).map_err(TrainerError::io("rename", temporary))?;
+        sync(&self.root)?;
+        self.swap_latest(&name)?;
+        remove(&aside)?;
+        self.retire(version)?;
+        Ok(path)
+    }
+
+    /// The newest version whose files are all as they were written, or `None` if there is none:
+    /// the one that `LATEST` names, or the next older valid one, with one warning.
+    ///
+    /// # Errors
+    /// [`Storage`](dart_core::ErrorKind::Storage) if the directory cannot be listed.
+    pub fn newest_valid(&self) -> dart_core::Result<Option<Checkpoint>> {
+        let (limit, mut problems) = match self.latest() {
+            Ok(latest) => (latest, Vec::new()),
+            Err(error) => (None, vec![error.to_string()]),
+        };
+        let mut found = None;
+        for version in self.versions()?.into_iter().rev() {
+            if limit.is_some_and(|limit| version > limit) {
+                continue;
+            }
+            match verify(&self.path(version), version) {
+                Ok(()) => {
+                    found = Some(version);
+                    break;
+                }
+                Err(error) => problems.push(error.to_string()),
+            }
+        }
+        let warning = (!problems.is_empty()).then(|| problems.join("; "));
+        if let Some(warning) = &warning {
+            tracing::warn!(chosen = ?found.map(|v| v.0), "damaged checkpoint: {warning}");
+        }
+        Ok(found.map(|version| Checkpoint {
+            version,
+            path: self.path(version),
+            warning,
+        }))
+    }
+
+    /// Whether anything was ever written here, valid or not.
+    pub fn is_empty(&self) -> dart_core::Result<bool> {
+        Ok(self.versions()?.is_empty())
+    }
+
+    /// Checks one version directory, for example one that a user names.
+    ///
+    /// # Errors
+    /// [`Storage`](dart_core::ErrorKind::Storage), naming the file that is not what was written.
+    pub fn check(path: &Path) -> dart_core::Result<Checkpoint> {
+        let version = read_manifest(path)?.version;
+        verify(path, version)?;
+        Ok(Checkpoint {
+            version,
+            path: path.to_owned(),
+            warning: None,
+        })
+    }
+
+    /// Removes what an interrupted writer left. A version that was set aside for its successor,
+    /// which never came, goes back to its place.
+    fn clean(&self) -> Result<()> {
+        for name in self.names()? {
+            let path = self.root.join(&name);
+            match name.strip_prefix(".old-").map(|name| self.root.join(name)) {
+                Some(place) if !place.exists() => {
+                    fs::rename(&path, &place).map_err(TrainerError::io("rename", &path))?;
+                }
+                Some(_) => remove(&path)?,
+                None if name.starts_with(".tmp-") => remove(&path)?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, version: PolicyVersion) -> PathBuf {
+        self.root.join(directory_name(version))
+    }
+
+    /// What `LATEST` names; `None` before the first version.
+    fn latest(&self) -> Result<Option<PolicyVersion>> {
+        let path = self.root.join(LATEST);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(TrainerError::io("read", &path)(error)),
+        };
+        match version_of(text.trim()) {
+            Some(version) if self.path(version).exists() => Ok(Some(version)),
+            _ => Err(TrainerError::corrupt(
+                &path,
+                "names no version that is here",
+            )),
+        }
+    }
+
+    fn swap_latest(&self, name: &str) -> Result<()> {
+        let temporary = self.root.join(".tmp-LATEST");
+        let path = self.root.join(LATEST);
+        fs::write(&temporary, name).map_err(TrainerError::io("write", &temporary))?;
+        sync(&temporary)?;
+        fs::rename(&temporary, &path).map_err(TrainerError::io("rename", &temporary))?;
+        sync(&self.root)
+    }
+
+    /// Removes all but the newest versions up to `latest`. Newer ones belong to a lineage that was
+    /// left when training went back to an older checkpoint.
+    fn retire(&self, latest: PolicyVersion) -> Result<()> {
+        let versions = self.versions()?;
+        let (current, left): (Vec<_>, Vec<_>) = versions.into_iter().partition(|v| *v <= latest);
+        let old = current.len().saturating_sub(self.keep);
+        for version in current.into_iter().take(old).chain(left) {
+            remove(&self.path(version))?;
+        }
+        Ok(())
+    }
+
+    /// All versions here, oldest first.
+    fn versions(&self) -> Result<Vec<PolicyVersion>> {
+        let names = self.names()?;
+        let mut versions: Vec<_> = names.iter().filter_map(|name| version_of(name)).collect();
+        versions.sort_unstable();
+        Ok(versions)
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let listing = fs::read_dir(&self.root).map_err(TrainerError::io("list", &self.root))?;
+        let names = listing.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        Ok(names.collect())
+    }
+}
+
+fn directory_name(version: PolicyVersion) -> String {
+    format!("v{:06}", version.0)
+}
+
+fn version_of(name: &str) -> Option<PolicyVersion> {
+    let version = PolicyVersion(name.strip_prefix('v')?.parse().ok()?);
+    (directory_name(version) == name).then_some(version)
+}
+
+/// Lists and syncs all files of `dir`, then writes and syncs the manifest.
+fn seal(dir: &Path, version: PolicyVersion) -> Result<()> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(dir).map_err(TrainerError::io("list", dir))? {
+        let path = entry.map_err(TrainerError::io("list", dir))?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.filter(|_| path.is_file()) else {
+            return Err(TrainerError::corrupt(&path, "is no plain file"));
+        };
+        sync(&path)?;
+        files.insert(name.to_owned(), entry_of(&path)?);
+    }
+    let manifest = Manifest {
+        format: FORMAT,
+        version,
+        files,
+    };
+    let path = dir.join(MANIFEST);
+    fs::write(&path, serde_json::to_vec_pretty(&manifest)?)
+        .map_err(TrainerError::io("write", &path))?;
+    sync(&path)?;
+    sync(dir)
+}
+
+fn read_manifest(dir: &Path) -> Result<Manifest> {
+    let path = dir.join(MANIFEST);
+    let file = File::open(&path).map_err(TrainerError::io("open", &path))?;
+    let mut text = String::new();
+    file.take(MANIFEST_LIMIT)
+        .read_to_string(&mut text)
+        .map_err(TrainerError::io("read", &path))?;
+    let manifest: Manifest = serde_json::from_str(&text)
+        .map_err(|error| TrainerError::corrupt(&path, format!("is no manifest: {error}")))?;
+    if manifest.format == FORMAT {
+        return Ok(manifest);
+    }
+    let message = format!(
+        "has format {}, this program reads {FORMAT}",
+        manifest.format
+    );
+    Err(TrainerError::corrupt(&path, message))
+}
+
+fn verify(dir: &Path, version: PolicyVersion) -> Result<()> {
+    let manifest = read_manifest(dir)?;
+    if manifest.version != version {
+        return Err(TrainerError::corrupt(
+            dir,
+            format!("holds version {}", manifest.version),
+        ));
+    }
+    for (name, expected) in &manifest.files {
+        let path = dir.join(name);
+        // A manifest is data: its names must not lead out of the directory.
+        if Path::new(name)
+            .file_name()
+            .is_none_or(|plain| plain != name.as_str())
+        {
+            return Err(TrainerError::corrupt(&path, "is no plain file name"));
+        }
+        let found = entry_of(&path)?;
+        if found != *expected {
+            let message = format!(
+                "is not what was written ({} bytes, {} expected; checksum {})",
+                found.bytes,
+                expected.bytes,
+                if found.blake3 == expected.blake3 {
+                    "equal"
+                } else {
+                    "differs"
+                },
+            );
+            return Err(TrainerError::corrupt(&path, message));
+        }
+    }
+    Ok(())
+}
+
+fn entry_of(path: &Path) -> Result<FileEntry> {
+    let mut file = File::open(path).map_err(TrainerError::io("open", path))?;
+    let mut hasher = blake3::Hasher::new();
+    std::io::copy(&mut file, &mut hasher).map_err(TrainerError::io("read", path))?;
+    Ok(FileEntry {
+        bytes: hasher.count(),
+        blake3: hasher.finalize().to_hex().to_string(),
+    })
+}
+
+fn sync(path: &Path) -> Result<()> {
+    File::open(path)
+        .and_then(|file| file.sync_all())
+        .map_err(TrainerError::io("sync", path))
+}
+
+/// Removes a file or directory that may not be there.
+fn remove(path: &Path) -> Result<()> {
+    let removed = if path.is_dir() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(TrainerError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}

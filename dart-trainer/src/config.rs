@@ -1,0 +1,397 @@
+//! Every setting of the learner. Defaults are those of the paper (preset `paper`).
+
+use dart_kernels::{Clip, Importance, Kl, Surrogate, TokenLoss};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde_json::{Map, Value};
+
+use crate::error::{Result, TrainerError};
+
+/// A named set of defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// arXiv 2509.23866.
+    #[default]
+    Paper,
+    /// Its public code, where that differs: clip 0.1/0.28, learning rate 1e-7, and a weight of 1
+    /// for samples without rollout log-probs.
+    Released,
+}
+
+/// What happens to a sample without rollout log-probs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MissingLogProbs {
+    /// The batch is refused.
+    #[default]
+    Error,
+    /// Its importance weight is 1.
+    Unit,
+}
+
+/// How the learning rate falls after its warm-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Decay {
+    /// Not at all.
+    #[default]
+    Constant,
+    /// In a straight line.
+    Linear,
+    /// Along half a cosine.
+    Cosine,
+}
+
+/// Settings of the learner. In a file, `preset` chooses the defaults of all keys left out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self", deny_unknown_fields)]
+pub struct TrainerConfig {
+    /// Where the defaults come from.
+    pub preset: Preset,
+    /// Step size of AdamW. 1e-6 fits a 7B model; a policy of 10^5 to 10^6 parameters wants 5e-4.
+    pub learning_rate: f64,
+    /// Optimizer steps over which the step size rises from 0; the paper has none.
+    pub warmup_steps: u64,
+    /// Decoupled weight decay of matrices; vectors (biases, norms) are not decayed.
+    pub weight_decay: f64,
+    /// Decay rates of AdamW's two moments.
+    pub betas: [f64; 2],
+    /// Added to the root of the second moment.
+    pub adam_epsilon: f64,
+    /// Largest norm of the gradient over all parameters; 0 turns clipping off.
+    pub grad_clip: f64,
+    /// The probability ratio is kept above 1 − this.
+    pub clip_low: f64,
+    /// The probability ratio is kept below 1 + this: higher, so that rare tokens can grow.
+    pub clip_high: f64,
+    /// With a negative advantage A the token loss is at most −A · this; 0 turns it off.
+    pub dual_clip: f64,
+    /// Whether tokens are weighted by min(old/rollout probability, `is_cap`). Without it training
+    /// collapses once sampler and learner drift apart.
+    pub truncated_is: bool,
+    /// Largest importance weight.
+    pub is_cap: f64,
+    /// What happens to a sample without rollout log-probs.
+    pub missing_rollout_log_probs: MissingLogProbs,
+    /// Factor of the KL to the reference (the weights when the first policy gradient was taken).
+    /// 0 saves the reference model and its pass.
+    pub kl_beta: f64,
+    /// Factor of the entropy bonus.
+    pub entropy_bonus: f64,
+    /// Share of a group's steps, those of lowest entropy, that are not trained on; 0 keeps all.
+    pub entropy_drop: f64,
+    /// Factor of the model's reading loss beside the policy gradient.
+    pub reading_weight: f64,
+    /// Passes over each batch.
+    pub epochs: usize,
+    /// Optimizer steps per pass, each on its part of the batch. Prompts shared by several samples
+    /// stay in one part.
+    pub minibatches: usize,
+    /// A batch is not cut into parts smaller than this many samples.
+    pub minibatch_min_samples: usize,
+    /// Samples of one forward pass on one thread; bounds memory, does not change the result.
+    pub micro_batch_samples: usize,
+    /// Threads that share the samples of a policy-gradient step. 1 beside a sampler on two cores.
+    pub threads: usize,
+    /// Whether a sample without an image is an error: an agent of a graphical interface that is
+    /// shown nothing learns to guess.
+    pub require_images: bool,
+    /// Seeds the order of minibatches.
+    pub seed: u64,
+    /// Settings of imitation.
+    pub imitation: ImitationConfig,
+}
+
+/// Settings of the warm start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ImitationConfig {
+    /// Step size of AdamW at its highest.
+    pub learning_rate: f64,
+    /// Steps over which it rises from 0; without them a fresh transformer may not take off.
+    pub warmup_steps: u64,
+    /// How it falls afterwards.
+    pub decay: Decay,
+    /// Steps, warm-up included, after which it has fallen to `final_share`.
+    pub decay_steps: u64,
+    /// What is left of the step size at the end, as a share.
+    pub final_share: f64,
+    /// Decoupled weight decay of matrices.
+    pub weight_decay: f64,
+    /// Largest norm of the gradient; 0 turns clipping off.
+    pub grad_clip: f64,
+    /// Factor of the model's reading loss. A base that reads is what later learning rests on.
+    pub reading_weight: f64,
+    /// Samples of one forward pass on one thread.
+    pub micro_batch_samples: usize,
+    /// Threads that share the samples of a step; nothing else runs during a warm start.
+    pub threads: usize,
+}
+
+impl Default for ImitationConfig {
+    fn default() -> Self {
+        Self {
+            learning_rate: 1e-3,
+            warmup_steps: 20,
+            decay: Decay::Cosine,
+            decay_steps: 1000,
+            final_share: 0.1,
+            weight_decay: 0.01,
+            grad_clip: 1.0,
+            reading_weight: 1.0,
+            micro_batch_samples: 128,
+            threads: 2,
+        }
+    }
+}
+
+impl Default for TrainerConfig {
+    fn default() -> Self {
+        Self {
+            preset: Preset::Paper,
+            learning_rate: 1e-6,
+            warmup_steps: 0,
+            weight_decay: 0.1,
+            betas: [0.9, 0.999],
+            adam_epsilon: 1e-8,
+            grad_clip: 2.0,
+            clip_low: 0.2,
+            clip_high: 0.28,
+            dual_clip: 10.0,
+            truncated_is: true,
+            is_cap: 1.0,
+            missing_rollout_log_probs: MissingLogProbs::Error,
+            kl_beta: 0.1,
+            entropy_bonus: 0.0,
+            entropy_drop: 0.2,
+            reading_weight: 0.0,
+            epochs: 1,
+            minibatches: 1,
+            minibatch_min_samples: 32,
+            micro_batch_samples: 128,
+            threads: 1,
+            require_images: true,
+            seed: 0,
+            imitation: ImitationConfig::default(),
+        }
+    }
+}
+
+impl TrainerConfig {
+    /// The defaults of `preset`.
+    pub fn preset(preset: Preset) -> Self {
+        match preset {
+            Preset::Paper => Self::default(),
+            Preset::Released => Self {
+                preset,
+                learning_rate: 1e-7,
+                clip_low: 0.1,
+                missing_rollout_log_probs: MissingLogProbs::Unit,
+                ..Self::default()
+            },
+        }
+    }
+
+    /// Checks that the numbers make sense together.
+    ///
+    /// # Errors
+    /// [`Config`](dart_core::ErrorKind::Config), naming the key.
+    pub fn validate(&self) -> dart_core::Result<()> {
+        self.check().map_err(Into::into)
+    }
+
+    fn check(&self) -> Result<()> {
+        let imitation = &self.imitation;
+        let not_negative = [
+            ("learning_rate", self.learning_rate),
+            ("weight_decay", self.weight_decay),
+            ("grad_clip", self.grad_clip),
+            ("clip_high", self.clip_high),
+            ("dual_clip", self.dual_clip),
+            ("is_cap", self.is_cap),
+            ("kl_beta", self.kl_beta),
+            ("entropy_bonus", self.entropy_bonus),
+            ("reading_weight", self.reading_weight),
+            ("imitation.learning_rate", imitation.learning_rate),
+            ("imitation.weight_decay", imitation.weight_decay),
+            ("imitation.grad_clip", imitation.grad_clip),
+            ("imitation.reading_weight", imitation.reading_weight),
+        ];
+        let positive = [
+            ("epochs", self.epochs),
+            ("minibatches", self.minibatches),
+            ("minibatch_min_samples", self.minibatch_min_samples),
+            ("micro_batch_samples", self.micro_batch_samples),
+            ("threads", self.threads),
+            (
+                "imitation.micro_batch_samples",
+                imitation.micro_batch_samples,
+            ),
+            ("imitation.threads", imitation.threads),
+        ];
+        let shares = [
+            ("betas", self.betas[0]),
+            ("betas", self.betas[1]),
+            ("entropy_drop", self.entropy_drop),
+            ("clip_low", self.clip_low),
+        ];
+        let wrong = |key, message| Err(TrainerError::Config { key, message });
+        if let Some((key, _)) = not_negative
+            .iter()
+            .find(|(_, v)| !v.is_finite() || *v < 0.0)
+        {
+            return wrong(*key, "must be a number of 0 or more");
+        }
+        if let Some((key, _)) = positive.iter().find(|(_, v)| *v == 0) {
+            return wrong(*key, "must be 1 or more");
+        }
+        if let Some((key, _)) = shares.iter().find(|(_, v)| !(0.0..1.0).contains(v)) {
+            return wrong(*key, "must be at least 0 and below 1");
+        }
+        if !(self.adam_epsilon.is_finite() && self.adam_epsilon > 0.0) {
+            return wrong("adam_epsilon", "must be above 0");
+        }
+        if !(0.0..=1.0).contains(&imitation.final_share) {
+            return wrong("imitation.final_share", "must be 0 to 1");
+        }
+        Ok(())
+    }
+
+    /// The policy-gradient loss that these settings describe.
+    pub fn token_loss(&self) -> TokenLoss {
+        TokenLoss {
+            surrogate: Surrogate::Clipped(Clip {
+                low: self.clip_low,
+                high: self.clip_high,
+                dual: (self.dual_clip > 0.0).then_some(self.dual_clip),
+            }),
+            importance: if self.truncated_is {
+                Importance::Truncated { cap: self.is_cap }
+            } else {
+                Importance::Off
+            },
+            kl: Kl { beta: self.kl_beta },
+            entropy_bonus: self.entropy_bonus,
+        }
+    }
+
+    /// Learning rate of policy-gradient step `step`, counted from 1.
+    pub fn rate(&self, step: u64) -> f64 {
+        self.learning_rate * warmup(step, self.warmup_steps)
+    }
+}
+
+impl ImitationConfig {
+    /// Learning rate of step `step`, counted from 1.
+    pub fn rate(&self, step: u64) -> f64 {
+        let fall = self.decay_steps.saturating_sub(self.warmup_steps).max(1);
+        let done = step.saturating_sub(self.warmup_steps).min(fall) as f64 / fall as f64;
+        let left = match self.decay {
+            Decay::Constant => 1.0,
+            Decay::Linear => 1.0 - done,
+            Decay::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * done).cos()),
+        };
+        let share = self.final_share + (1.0 - self.final_share) * left;
+        self.learning_rate * share * warmup(step, self.warmup_steps)
+    }
+}
+
+fn warmup(step: u64, steps: u64) -> f64 {
+    if step < steps {
+        step as f64 / steps as f64
+    } else {
+        1.0
+    }
+}
+
+impl Serialize for TrainerConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for TrainerConfig {
+    /// Lays the given keys over the preset's values.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let given = Map::deserialize(deserializer)?;
+        let preset = match given.get("preset") {
+            Some(name) => Preset::deserialize(name).map_err(D::Error::custom)?,
+            None => Preset::default(),
+        };
+        let defaults = serde_json::to_value(Self::preset(preset)).map_err(D::Error::custom)?;
+        let Value::Object(mut all) = defaults else {
+            return Err(D::Error::custom("the defaults are no table"));
+        };
+        all.extend(given);
+        Self::deserialize(Value::Object(all)).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<TrainerConfig, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn the_preset_chooses_what_is_left_out() {
+        assert_eq!(parse("{}").unwrap(), TrainerConfig::default());
+        let released = parse(r#"{"preset": "released", "clip_high": 0.3}"#).unwrap();
+        assert_eq!((released.clip_low, released.clip_high), (0.1, 0.3));
+        assert_eq!(released.missing_rollout_log_probs, MissingLogProbs::Unit);
+        let text = serde_json::to_string(&released).unwrap();
+        assert_eq!(parse(&text).unwrap(), released);
+    }
+
+    #[test]
+    fn unknown_and_wrong_keys_are_named() {
+        let unknown = parse(r#"{"clip_hi": 0.3}"#).unwrap_err().to_string();
+        assert!(unknown.contains("`clip_hi`") && unknown.contains("`clip_high`"));
+        let nested = parse(r#"{"imitation": {"lr": 1}}"#)
+            .unwrap_err()
+            .to_string();
+        assert!(nested.contains("`lr`"), "{nested}");
+        for (key, text) in [
+            ("kl_beta", r#"{"kl_beta": -1}"#),
+            ("threads", r#"{"threads": 0}"#),
+            ("entropy_drop", r#"{"entropy_drop": 1.0}"#),
+            (
+                "imitation.final_share",
+                r#"{"imitation": {"final_share": 2}}"#,
+            ),
+        ] {
+            let error = parse(text).unwrap().validate().unwrap_err();
+            assert_eq!(error.kind(), dart_core::ErrorKind::Config);
+            assert!(error.to_string().contains(key), "{error}");
+        }
+    }
+
+    #[test]
+    fn rates_rise_and_fall() {
+        let config = ImitationConfig {
+            learning_rate: 1.0,
+            warmup_steps: 10,
+            decay_steps: 110,
+            final_share: 0.2,
+            ..ImitationConfig::default()
+        };
+        for decay in [Decay::Linear, Decay::Cosine] {
+            let config = ImitationConfig {
+                decay,
+                ..config.clone()
+            };
+            assert!((config.rate(1) - 0.1).abs() < 1e-12);
+            assert!((config.rate(10) - 1.0).abs() < 1e-12);
+            assert!((config.rate(60) - 0.6).abs() < 1e-12);
+            assert!((config.rate(110) - 0.2).abs() < 1e-12);
+            assert!((config.rate(9999) - 0.2).abs() < 1e-12);
+        }
+        let constant = TrainerConfig {
+            warmup_steps: 0,
+            ..TrainerConfig::default()
+        };
+        assert_eq!(constant.rate(1), 1e-6);
+    }
+}

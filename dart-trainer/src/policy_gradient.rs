@@ -1,0 +1,258 @@
+//! The policy-gradient step (arXiv 2509.23866 §3.4).
+//!
+//! Old log-probs are the learner's before the step. With one optimizer step per batch they are the
+//! current ones, so no pass of their own is needed: the first pass keeps its graph until the steps
+//! of high entropy are known. Otherwise a pass without gradients goes ahead.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use dart_core::{Batch, Objective, selection::high_entropy_steps};
+use dart_kernels::Token;
+use dart_policy::TrainableModel;
+
+use crate::{
+    GrpoLearner,
+    adamw::Rates,
+    error::Result,
+    metrics::{Metrics, Tally},
+    pass::{Computed, Held, Loss, Statistics, Work},
+    plan::{Cluster, Plan, clusters, minibatches, plan},
+    validate::temperature,
+};
+
+/// What is known about each sample before the optimizer steps.
+pub(crate) struct Known {
+    /// Old log-probs and entropies, if they had to be known in advance.
+    pub statistics: Option<Statistics>,
+    /// Log-probs under the reference, if there is a KL term.
+    pub reference: Option<Statistics>,
+    /// Which samples are trained on.
+    pub kept: Vec<bool>,
+}
+
+impl<M: TrainableModel> GrpoLearner<M> {
+    /// All optimizer steps of one batch.
+    pub(crate) fn improve(&mut self, batch: &Arc<Batch>) -> Result<(Metrics, Tally)> {
+        let all: Vec<usize> = (0..batch.samples.len()).collect();
+        let parts =
+            (all.len() / self.config.minibatch_min_samples).clamp(1, self.config.minibatches);
+        let whole = self.plan(batch, &clusters(batch, &all));
+        let single = parts == 1 && self.config.epochs == 1;
+        let in_one_pass = whole.iter().all(|share| share.len() <= 1);
+        let needs_entropy = self.config.entropy_drop > 0.0;
+        let (held, statistics) = if single && needs_entropy && in_one_pass {
+            let reading = self.config.reading_weight > 0.0;
+            let (held, statistics) = self.passes(batch).hold(whole, reading)?;
+            (Some(held), Some(statistics))
+        } else if needs_entropy || !single {
+            (None, Some(self.passes(batch).statistics(whole)?))
+        } else {
+            (None, None)
+        };
+        let known = self.know(batch, statistics)?;
+        let mut tally = Tally::default();
+        if let Some(held) = held {
+            self.optimize_held(batch, &known, held, &mut tally)?;
+        } else {
+            self.optimize_parts(batch, &known, parts, &mut tally)?;
+        }
+        Ok((self.report(batch, &known, &mut tally), tally))
+    }
+
+    /// Chooses the samples and asks the reference about them.
+    fn know(&mut self, batch: &Arc<Batch>, statistics: Option<Statistics>) -> Result<Known> {
+        let kept = match &statistics {
+            Some(statistics) => select(batch, statistics, self.config.entropy_drop),
+            None => vec![true; batch.samples.len()],
+        };
+        let mut reference = None;
+        if self.config.kl_beta > 0.0 {
+            let model = Arc::clone(self.reference()?);
+            let plan = self.plan(batch, &clusters(batch, &indices(&kept)));
+            let mut passes = self.passes(batch);
+            passes.model = &model;
+            reference = Some(passes.statistics(plan)?);
+        }
+        Ok(Known {
+            statistics,
+            reference,
+            kept,
+        })
+    }
+
+    /// The one optimizer step whose forward passes were made already.
+    fn optimize_held(
+        &mut self,
+        batch: &Arc<Batch>,
+        known: &Known,
+        held: Vec<Vec<Held>>,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let count = indices(&known.kept).len();
+        let work = |(samples, forward): Held| Work {
+            tokens: tokens(batch, &samples, known, count),
+            samples,
+            held: Some(forward),
+        };
+        let shares = held
+            .into_iter()
+            .map(|share| share.into_iter().map(work).collect())
+            .collect();
+        // The reading loss covers dropped samples too: reading has no advantage to weigh.
+        self.optimize(batch, shares, batch.samples.len(), tally)
+    }
+
+    /// Epochs and minibatches over the kept samples.
+    fn optimize_parts(
+        &mut self,
+        batch: &Arc<Batch>,
+        known: &Known,
+        parts: usize,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let kept = indices(&known.kept);
+        for epoch in 0..self.config.epochs {
+            let stream = self.progress.version.0 << 8 | epoch as u64 & 0xff;
+            let groups = clusters(batch, &kept);
+            for part in minibatches(groups, parts, (self.config.seed, stream)) {
+                let count = part.iter().map(Vec::len).sum();
+                let work = |samples: Vec<usize>| Work {
+                    tokens: tokens(batch, &samples, known, count),
+                    samples,
+                    held: None,
+                };
+                let shares = self
+                    .plan(batch, &part)
+                    .into_iter()
+                    .map(|share| share.into_iter().map(work).collect())
+                    .collect();
+                self.optimize(batch, shares, count, tally)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn optimize(
+        &mut self,
+        batch: &Arc<Batch>,
+        work: Vec<Vec<Work>>,
+        samples: usize,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let loss = Loss {
+            token: self.config.token_loss(),
+            reading_weight: self.config.reading_weight,
+            samples,
+        };
+        let computed = self.passes(batch).gradients(work, loss)?;
+        if tally.drift.is_empty() {
+            tally.drift = drift(&computed);
+        }
+        let rates = Rates {
+            learning_rate: self.config.rate(self.progress.stage_steps + 1),
+            betas: self.config.betas,
+            epsilon: self.config.adam_epsilon,
+            weight_decay: self.config.weight_decay,
+            gradient_scale: 1.0,
+        };
+        let update = self.apply(&computed, (rates, self.config.grad_clip))?;
+        tally.add(&computed, update);
+        Ok(())
+    }
+
+    fn plan(&self, batch: &Batch, groups: &[Cluster]) -> Plan {
+        let config = &self.config;
+        plan(batch, groups, config.threads, config.micro_batch_samples)
+    }
+
+    fn report(&self, batch: &Batch, known: &Known, tally: &mut Tally) -> Metrics {
+        if let Some(statistics) = &known.statistics {
+            // All samples, also those dropped for their low entropy.
+            tally.drift = batch
+                .samples
+                .iter()
+                .zip(statistics)
+                .flat_map(|(sample, rows)| {
+                    let rollout = sample.rollout_log_probs.iter();
+                    rollout
+                        .zip(rows)
+                        .map(|(rho, row)| (f64::from(*rho), row.log_prob))
+                })
+                .collect();
+        }
+        let mut metrics = tally.policy_gradient(batch);
+        let kept = indices(&known.kept).len() as f64;
+        metrics.insert("kept_share", kept / known.kept.len().max(1) as f64);
+        metrics.insert("learning_rate", self.config.rate(self.progress.stage_steps));
+        metrics
+    }
+}
+
+/// Log-probs under the sampler and, before the update, under the learner.
+fn drift(computed: &Computed) -> Vec<(f64, f64)> {
+    computed
+        .tokens
+        .iter()
+        .filter(|(token, _)| token.weight > 0.0)
+        .filter_map(|(token, outcome)| {
+            let old = token.old.unwrap_or(outcome.log_prob);
+            token.rollout.map(|rollout| (rollout, old))
+        })
+        .collect()
+}
+
+fn indices(kept: &[bool]) -> Vec<usize> {
+    (0..kept.len()).filter(|index| kept[*index]).collect()
+}
+
+/// Which samples reach the entropy quantile of their group. A sample whose numbers are not finite
+/// stays, so that the step is skipped and counted instead of hiding it.
+pub(crate) fn select(batch: &Batch, statistics: &Statistics, dropped: f64) -> Vec<bool> {
+    let mut kept = vec![true; batch.samples.len()];
+    if dropped <= 0.0 {
+        return kept;
+    }
+    let entropy = |index: usize| {
+        let rows = &statistics[index];
+        rows.iter().map(|row| row.entropy).sum::<f64>() / rows.len().max(1) as f64
+    };
+    let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (index, sample) in batch.samples.iter().enumerate() {
+        if entropy(index).is_finite() {
+            groups.entry(sample.group).or_default().push(index);
+        }
+    }
+    for members in groups.values() {
+        let entropies: Vec<f64> = members.iter().map(|index| entropy(*index)).collect();
+        for (index, keep) in members.iter().zip(high_entropy_steps(&entropies, dropped)) {
+            kept[*index] = keep;
+        }
+    }
+    kept
+}
+
+/// The response tokens of `samples`, weighted so that the loss is the mean over `count` samples of
+/// the mean over their tokens.
+pub(crate) fn tokens(batch: &Batch, samples: &[usize], known: &Known, count: usize) -> Vec<Token> {
+    let log_prob = |statistics: &Option<Statistics>, index: usize, t: usize| {
+        let row = statistics.as_ref()?.get(index)?.get(t)?;
+        Some(row.log_prob)
+    };
+    let mut tokens = Vec::new();
+    for &index in samples {
+        let sample = &batch.samples[index];
+        let share = 1.0 / (count * sample.response.len()) as f64;
+        for (t, target) in sample.response.iter().enumerate() {
+            tokens.push(Token {
+                target: *target,
+                temperature: temperature(Objective::PolicyGradient, sample),
+                weight: if known.kept[index] { share } else { 0.0 },
+                advantage: sample.advantage,
+                old: log_prob(&known.statistics, index, t),
+                rollout: sample.rollout_log_probs.get(t).map(|lp| f64::from(*lp)),
+                reference: log_prob(&known.reference, index, t),
+            });
+        }
+    }
+    tokens
+}

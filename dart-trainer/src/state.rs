@@ -1,0 +1,199 @@
+//! Everything a learner consists of, as files.
+//!
+//! | file | what |
+//! |---|---|
+//! | `weights.safetensors` | the parameters: what policies load |
+//! | `reference.safetensors` | those of the KL reference, if there is one |
+//! | `optimizer.safetensors` | AdamW's moments, `m.NAME` and `v.NAME` |
+//! | `learner.json` | version and counters |
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use candle_core::{DType, Tensor};
+use dart_core::{Objective, PolicyVersion};
+use dart_policy::Parameters;
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    adamw::{AdamW, Moments},
+    error::{Result, TrainerError},
+};
+
+pub(crate) const FORMAT: u32 = 1;
+pub(crate) const WEIGHTS: &str = "weights.safetensors";
+pub(crate) const REFERENCE: &str = "reference.safetensors";
+pub(crate) const OPTIMIZER: &str = "optimizer.safetensors";
+pub(crate) const PROGRESS: &str = "learner.json";
+
+/// Counters of a learner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Progress {
+    /// Version of the weights.
+    pub version: PolicyVersion,
+    /// The objective that the optimizer state belongs to.
+    pub stage: Option<Objective>,
+    /// Optimizer steps taken for it.
+    pub stage_steps: u64,
+    /// Optimizer steps left out because a number was not finite.
+    pub not_finite: u64,
+}
+
+/// The content of `learner.json`. Random draws are derived from seed and version: no generator has
+/// a state to save.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Saved {
+    pub format: u32,
+    pub progress: Progress,
+    pub has_reference: bool,
+    /// Optimizer steps of each parameter.
+    pub optimizer_steps: BTreeMap<String, u64>,
+}
+
+/// A named array.
+struct Array<'a> {
+    name: String,
+    shape: Vec<usize>,
+    values: &'a [f32],
+}
+
+/// Learners move f32 weights only.
+pub(crate) fn check_parameters(parameters: &Parameters) -> Result<()> {
+    match parameters.iter().find(|(_, var)| var.dtype() != DType::F32) {
+        None => Ok(()),
+        Some((name, var)) => Err(TrainerError::Parameter {
+            name: name.to_owned(),
+            message: format!("is {:?}, only F32 is trained", var.dtype()),
+        }),
+    }
+}
+
+/// The parameters as one safetensors file. The same values give the same bytes.
+pub(crate) fn encode_weights(parameters: &Parameters) -> Result<Vec<u8>> {
+    let values: Vec<Vec<f32>> = parameters
+        .iter()
+        .map(|(_, var)| var.flatten_all()?.to_vec1())
+        .collect::<candle_core::Result<_>>()?;
+    let arrays = parameters.iter().zip(&values);
+    encode(arrays.map(|((name, var), values)| Array {
+        name: name.to_owned(),
+        shape: var.dims().to_vec(),
+        values,
+    }))
+}
+
+pub(crate) fn write_weights(path: &Path, parameters: &Parameters) -> Result<()> {
+    write(path, &encode_weights(parameters)?)
+}
+
+pub(crate) fn write_optimizer(path: &Path, adam: &AdamW) -> Result<()> {
+    let arrays = adam.moments.iter().flat_map(|(name, moments)| {
+        [("m", &moments.first), ("v", &moments.second)].map(|(kind, values)| Array {
+            name: format!("{kind}.{name}"),
+            shape: vec![values.len()],
+            values,
+        })
+    });
+    write(path, &encode(arrays)?)
+}
+
+pub(crate) fn write_progress(path: &Path, saved: &Saved) -> Result<()> {
+    write(path, &serde_json::to_vec_pretty(saved)?)
+}
+
+pub(crate) fn read_progress(path: &Path) -> Result<Saved> {
+    let bytes = fs::read(path).map_err(TrainerError::io("read", path))?;
+    let saved: Saved = serde_json::from_slice(&bytes)
+        .map_err(|error| TrainerError::corrupt(path, format!("is no learner state: {error}")))?;
+    if saved.format == FORMAT {
+        return Ok(saved);
+    }
+    let message = format!("has format {}, this program reads {FORMAT}", saved.format);
+    Err(TrainerError::corrupt(path, message))
+}
+
+/// Values of the weights in `path`, which have to be those of `parameters` by name and shape.
+pub(crate) fn read_weights(path: &Path, parameters: &Parameters) -> Result<Vec<Tensor>> {
+    let bytes = fs::read(path).map_err(TrainerError::io("read", path))?;
+    let file = parse(path, &bytes)?;
+    if file.len() != parameters.len() {
+        let message = format!("has {} tensors, the model {}", file.len(), parameters.len());
+        return Err(TrainerError::corrupt(path, message));
+    }
+    parameters
+        .iter()
+        .map(|(name, var)| {
+            let values = values(path, &file, name, var.dims())?;
+            Ok(Tensor::from_vec(values, var.shape(), var.device())?)
+        })
+        .collect()
+}
+
+/// Makes `values`, which `read_weights` gave for the same model, the parameters.
+pub(crate) fn set_weights(parameters: &Parameters, values: &[Tensor]) -> Result<()> {
+    for ((_, var), values) in parameters.iter().zip(values) {
+        var.set(values)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn read_optimizer(path: &Path, saved: &Saved, parameters: &Parameters) -> Result<AdamW> {
+    let bytes = fs::read(path).map_err(TrainerError::io("read", path))?;
+    let file = parse(path, &bytes)?;
+    let mut adam = AdamW::default();
+    for (name, steps) in &saved.optimizer_steps {
+        let Some(var) = parameters.get(name) else {
+            let message = format!("has moments of {name}, which the model lacks");
+            return Err(TrainerError::corrupt(path, message));
+        };
+        let shape = [var.elem_count()];
+        let moments = Moments {
+            steps: *steps,
+            first: values(path, &file, &format!("m.{name}"), &shape)?,
+            second: values(path, &file, &format!("v.{name}"), &shape)?,
+        };
+        adam.moments.insert(name.clone(), moments);
+    }
+    Ok(adam)
+}
+
+fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>> {
+    SafeTensors::deserialize(bytes)
+        .map_err(|error| TrainerError::corrupt(path, format!("is no safetensors file: {error}")))
+}
+
+fn values(path: &Path, file: &SafeTensors, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+    let view = file
+        .tensor(name)
+        .map_err(|_| TrainerError::corrupt(path, format!("lacks tensor {name}")))?;
+    if view.dtype() != Dtype::F32 || view.shape() != shape {
+        let (dtype, found) = (view.dtype(), view.shape());
+        let message = format!("has {name} as {dtype:?} {found:?}, F32 {shape:?} is needed");
+        return Err(TrainerError::corrupt(path, message));
+    }
+    let (numbers, _) = view.data().as_chunks::<4>();
+    Ok(numbers
+        .iter()
+        .map(|bytes| f32::from_le_bytes(*bytes))
+        .collect())
+}
+
+fn encode<'a>(arrays: impl Iterator<Item = Array<'a>>) -> Result<Vec<u8>> {
+    let bytes: Vec<(String, Vec<usize>, Vec<u8>)> = arrays
+        .map(|array| {
+            let bytes = array.values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            (array.name, array.shape, bytes)
+        })
+        .collect();
+    let views = bytes
+        .iter()
+        .map(|(name, shape, bytes)| Ok((name, TensorView::new(Dtype::F32, shape.clone(), bytes)?)))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(safetensors::serialize(views, None)?)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    fs::write(path, bytes).map_err(TrainerError::io("write", path))
+}
