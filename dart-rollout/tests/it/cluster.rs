@@ -1,0 +1,460 @@
+//! The cluster: every request comes back exactly once, whatever breaks.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use async_trait::async_trait;
+use dart_core::{
+    Action, Curator, Demonstrate, Environment, EnvironmentFactory, Error, ErrorKind, Outcome,
+    Policy, Result, StopReason,
+};
+use dart_rollout::{
+    EventLog, PolicyPool, RolloutCluster, RolloutConfig, RolloutEvent, RolloutReport,
+};
+use dart_testkit::{
+    fakes::{FakePolicy, FakeWeights},
+    faulty::Mishap,
+};
+use proptest::prelude::*;
+use tokio::{task::yield_now, time::Instant};
+
+use crate::support::{CountingCurator, FnPolicy, HungPolicy, PlannedFactory, millis, weights};
+
+fn config(environments: usize) -> RolloutConfig {
+    RolloutConfig {
+        environments,
+        decision_timeout_ms: 5_000,
+        call_timeout_ms: 10_000,
+        episode_timeout_ms: 60_000,
+        quarantine_ms: 20_000,
+        stall_timeout_ms: 60_000,
+        ..RolloutConfig::default()
+    }
+}
+
+fn clicker() -> Arc<dyn Policy> {
+    Arc::new(FakePolicy::new(FakeWeights::blank(4, 3)).with_latency_ms(20, 200))
+}
+
+struct Run {
+    curator: Arc<CountingCurator>,
+    log: Arc<EventLog>,
+    cluster: RolloutCluster,
+    start: Instant,
+}
+
+impl Run {
+    fn start(
+        config: RolloutConfig,
+        factory: PlannedFactory,
+        policy: Arc<dyn Policy>,
+        curator: Arc<CountingCurator>,
+    ) -> Self {
+        let log = EventLog::new();
+        let cluster = RolloutCluster::start(
+            config,
+            Arc::new(factory),
+            policy,
+            Arc::clone(&curator) as Arc<dyn Curator>,
+            Some(Arc::clone(&log) as _),
+        );
+        Self {
+            curator,
+            log,
+            cluster: cluster.unwrap(),
+            start: Instant::now(),
+        }
+    }
+
+    fn count(&self, which: impl Fn(&RolloutEvent) -> bool) -> usize {
+        let entries = self.log.entries();
+        entries.iter().filter(|(_, event)| which(event)).count()
+    }
+
+    /// Waits until the curator has everything back.
+    async fn to_the_end(self) -> (Arc<CountingCurator>, Arc<EventLog>, RolloutReport) {
+        let day = millis(86_400_000);
+        tokio::time::timeout(day, self.cluster.finished())
+            .await
+            .unwrap();
+        let report = self.cluster.shutdown().await;
+        (self.curator, self.log, report)
+    }
+}
+
+fn aborted(curator: &CountingCurator) -> usize {
+    let outcomes = curator.outcomes();
+    outcomes.iter().filter(|o| **o == Outcome::Aborted).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_faults_everything_is_scored() {
+    let factory = PlannedFactory::new(Vec::new());
+    let run = Run::start(config(4), factory, clicker(), CountingCurator::new(60));
+    let (curator, log, report) = run.to_the_end().await;
+    curator.assert_each_once();
+    assert_eq!(aborted(&curator), 0);
+    assert!(report.drained && report.error.is_none());
+    assert_eq!(report.metrics.episodes, 60);
+    assert_eq!(report.metrics.aborted, 0);
+    let steps: usize = curator.returned().iter().map(|t| t.steps.len()).sum();
+    assert_eq!(report.metrics.steps, steps as u64);
+    let used = report.metrics.utilisation;
+    assert!((0.5..1.0).contains(&used), "{used}");
+    let last = log.entries().pop().unwrap().1;
+    let (drained, error) = (true, None);
+    assert_eq!(last, RolloutEvent::ClusterStopped { drained, error });
+}
+
+/// Runs 500 rollouts on unreliable environments, with weights published meanwhile.
+async fn unreliable(seed: u64) -> (Arc<CountingCurator>, Arc<EventLog>, RolloutReport) {
+    let log = EventLog::new();
+    let workers = vec![clicker(), clicker(), clicker()];
+    let sink = Some(Arc::clone(&log) as _);
+    let pool = Arc::new(PolicyPool::with(workers, Default::default(), sink));
+    let curator = CountingCurator::new(500);
+    let cluster = RolloutCluster::start(
+        config(8),
+        Arc::new(PlannedFactory::unreliable(seed)),
+        Arc::clone(&pool) as Arc<dyn Policy>,
+        Arc::clone(&curator) as Arc<dyn Curator>,
+        Some(Arc::clone(&log) as _),
+    )
+    .unwrap();
+    for version in 1..=5 {
+        tokio::time::sleep(millis(5_000)).await;
+        pool.publish(weights(version));
+    }
+    let run = Run {
+        curator,
+        log,
+        cluster,
+        start: Instant::now(),
+    };
+    run.to_the_end().await
+}
+
+fn on_paused_clock<T>(future: impl Future<Output = T>) -> T {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(future)
+}
+
+fn quiet_planned_panics() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let text = info.payload_as_str().unwrap_or_default();
+            if !text.contains("planned") {
+                before(info);
+            }
+        }));
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn of_500_rollouts_with_faults_each_comes_back_exactly_once(seed in any::<u64>()) {
+        quiet_planned_panics();
+        let (curator, _, report) = on_paused_clock(unreliable(seed));
+        curator.assert_each_once();
+        prop_assert_eq!(curator.returned().len(), 500);
+        prop_assert!(report.error.is_none(), "{:?}", report.error);
+        let lost = aborted(&curator);
+        prop_assert!((20..120).contains(&lost), "{} of 500 aborted", lost);
+        prop_assert_eq!(report.metrics.aborted as usize, lost);
+        prop_assert_eq!(report.metrics.episodes as usize, 500 - lost);
+        prop_assert!(report.metrics.panics > 0);
+        for trajectory in curator.returned() {
+            let failed = trajectory.outcome == Outcome::Aborted;
+            prop_assert_eq!(failed, trajectory.error.is_some());
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_event_log() {
+    quiet_planned_panics();
+    let run = |seed| {
+        let (_, log, _) = on_paused_clock(unreliable(seed));
+        serde_json::to_string(&log.entries()).unwrap()
+    };
+    let (first, second, other) = (run(1), run(1), run(2));
+    assert!(first.len() > 100_000, "{} bytes", first.len());
+    assert_eq!(first, second);
+    assert_ne!(first, other);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_environment_aborts_within_its_deadline_and_the_others_go_on() {
+    let factory = PlannedFactory::new(vec![vec![(3, Mishap::Hang)]]);
+    let run = Run::start(config(4), factory, clicker(), CountingCurator::new(80));
+    tokio::time::sleep(millis(9_000)).await;
+    let others = run.curator.returned().len();
+    assert!(others > 20, "{others} came back while one environment hung");
+    assert_eq!(aborted(&run.curator), 0);
+    tokio::time::sleep(millis(1_500)).await;
+    assert_eq!(aborted(&run.curator), 1, "after its 10 s");
+    let (curator, log, _) = run.to_the_end().await;
+    curator.assert_each_once();
+    let created = log
+        .entries()
+        .iter()
+        .filter(|(_, event)| matches!(event, RolloutEvent::EnvironmentCreated { .. }))
+        .count();
+    assert_eq!(created, 5, "it was replaced");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_environment_does_not_lose_its_slot_or_its_request() {
+    quiet_planned_panics();
+    let factory = PlannedFactory::new(vec![vec![(6, Mishap::Panic)], Vec::new()]);
+    let run = Run::start(config(1), factory, clicker(), CountingCurator::new(10));
+    let (curator, log, report) = run.to_the_end().await;
+    curator.assert_each_once();
+    assert_eq!(aborted(&curator), 1);
+    assert_eq!(report.metrics.panics, 1);
+    let recovered = curator.returned().into_iter().find(|t| t.error.is_some());
+    let recovered = recovered.unwrap();
+    assert_eq!(recovered.outcome, Outcome::Aborted);
+    let trajectory = recovered.id;
+    let events: Vec<_> = log.entries().into_iter().map(|(_, event)| event).collect();
+    assert!(events.contains(&RolloutEvent::RolloutRecovered { trajectory }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_errors_in_a_row_quarantine_the_slot_for_a_while() {
+    // The first environment stays cut; the second works.
+    let factory = PlannedFactory::new(vec![vec![(1, Mishap::Cut)], Vec::new()]);
+    let run = Run::start(config(1), factory, clicker(), CountingCurator::new(5));
+    let start = run.start;
+    let (curator, log, _) = run.to_the_end().await;
+    curator.assert_each_once();
+    assert_eq!(aborted(&curator), 3, "recovery was tried twice");
+    let quarantined = log.entries().into_iter().find_map(|(at, event)| {
+        matches!(event, RolloutEvent::EnvironmentQuarantined { .. }).then_some(at)
+    });
+    assert!(quarantined.unwrap() < 1_000);
+    assert!(start.elapsed() > millis(20_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_is_down_costs_rollouts_slowly_and_no_environment() {
+    let away = FnPolicy::new(|_| {
+        let message = "the server is away";
+        Err(Error::new(ErrorKind::Disconnected, "fake", "act", message))
+    });
+    let factory = PlannedFactory::new(Vec::new());
+    let run = Run::start(config(1), factory, Arc::new(away), CountingCurator::new(20));
+    let start = run.start;
+    let (curator, log, report) = run.to_the_end().await;
+    assert_eq!(aborted(&curator), 20);
+    assert_eq!(report.metrics.environment_errors, 0);
+    assert!(start.elapsed() > millis(20 * 500));
+    let replaced = log
+        .entries()
+        .iter()
+        .any(|(_, event)| matches!(event, RolloutEvent::EnvironmentFailed { .. }));
+    assert!(!replaced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_ends_in_time_with_a_hung_environment_and_a_hung_policy() {
+    let plans = vec![vec![(3, Mishap::Hang)], vec![(1, Mishap::Hang)]];
+    for policy in [clicker(), Arc::new(HungPolicy) as Arc<dyn Policy>] {
+        let factory = PlannedFactory::new(plans.clone());
+        let config = RolloutConfig {
+            decision_timeout_ms: 30_000,
+            ..config(4)
+        };
+        let run = Run::start(config, factory, policy, CountingCurator::new(1_000));
+        tokio::time::sleep(millis(2_000)).await;
+        let start = Instant::now();
+        let report = run.cluster.shutdown().await;
+        assert!(start.elapsed() <= millis(8_000), "{:?}", start.elapsed());
+        assert!(report.error.is_none() && report.drained);
+        run.curator.assert_each_once();
+        assert!(run.curator.left() > 0, "it was in the middle");
+        let cancelled = run.curator.returned().into_iter();
+        let cancelled = cancelled
+            .filter(|t| t.stop == StopReason::Cancelled)
+            .count();
+        assert!(cancelled >= 2, "{cancelled}");
+    }
+}
+
+/// Environments that cannot be closed.
+struct Unclosable(PlannedFactory);
+
+struct NeverCloses(Box<dyn Environment>);
+
+#[async_trait]
+impl Environment for NeverCloses {
+    fn spec(&self) -> &dart_core::EnvSpec {
+        self.0.spec()
+    }
+
+    async fn reset(&mut self, task: &dart_core::Task, seed: u64) -> Result<dart_core::Reset> {
+        self.0.reset(task, seed).await
+    }
+
+    async fn step(&mut self, action: &Action) -> Result<dart_core::StepOutcome> {
+        self.0.step(action).await
+    }
+
+    async fn score(&mut self) -> Result<dart_core::Reward> {
+        self.0.score().await
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        std::future::pending().await
+    }
+}
+
+#[async_trait]
+impl EnvironmentFactory for Unclosable {
+    async fn create(&self) -> Result<Box<dyn Environment>> {
+        Ok(Box::new(NeverCloses(self.0.create().await?)))
+    }
+
+    async fn create_demonstrator(&self) -> Result<Box<dyn Demonstrate>> {
+        self.0.create_demonstrator().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_that_cannot_end_are_cut_off_and_owe_nothing() {
+    let curator = CountingCurator::new(1_000);
+    let config = RolloutConfig {
+        close_timeout_ms: 60_000,
+        ..config(3)
+    };
+    let cluster = RolloutCluster::start(
+        config,
+        Arc::new(Unclosable(PlannedFactory::new(Vec::new()))),
+        clicker(),
+        Arc::clone(&curator) as Arc<dyn Curator>,
+        None,
+    );
+    tokio::time::sleep(millis(2_000)).await;
+    let start = Instant::now();
+    let report = cluster.unwrap().shutdown().await;
+    assert!(start.elapsed() <= millis(8_000), "{:?}", start.elapsed());
+    assert!(!report.drained);
+    curator.assert_each_once();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_cluster_gives_back_what_it_has() {
+    let factory = PlannedFactory::new(Vec::new());
+    let run = Run::start(config(4), factory, clicker(), CountingCurator::new(1_000));
+    tokio::time::sleep(millis(2_000)).await;
+    let Run {
+        curator, cluster, ..
+    } = run;
+    drop(cluster);
+    tokio::time::sleep(millis(8_000)).await;
+    curator.assert_each_once();
+    let handed_out = curator.returned().len();
+    tokio::time::sleep(millis(8_000)).await;
+    assert_eq!(curator.returned().len(), handed_out, "nothing goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_curator_that_fails_once_is_asked_again_and_one_that_cannot_store_ends_the_run() {
+    let curator = CountingCurator::failing(10, 3..4);
+    let factory = PlannedFactory::new(Vec::new());
+    let run = Run::start(config(2), factory, clicker(), curator);
+    let (curator, _, report) = run.to_the_end().await;
+    assert!(report.error.is_none());
+    curator.assert_each_once();
+    assert_eq!(aborted(&curator), 0, "the finished trajectory was kept");
+
+    let curator = CountingCurator::failing(10, 3..1_000);
+    let factory = PlannedFactory::new(Vec::new());
+    let run = Run::start(config(2), factory, clicker(), curator);
+    let (_, _, report) = run.to_the_end().await;
+    let error = report.error.unwrap();
+    assert_eq!(error.kind(), ErrorKind::Storage);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stall_is_reported_with_who_waits_for_what() {
+    let config = RolloutConfig {
+        decision_timeout_ms: 200_000,
+        ..config(2)
+    };
+    let factory = PlannedFactory::new(Vec::new());
+    let policy = Arc::new(HungPolicy);
+    let run = Run::start(config, factory, policy, CountingCurator::new(10));
+    tokio::time::sleep(millis(50_000)).await;
+    let stalled = |event: &RolloutEvent| matches!(event, RolloutEvent::Stalled { .. });
+    assert_eq!(run.count(stalled), 0);
+    tokio::time::sleep(millis(30_000)).await;
+    let waits = run
+        .log
+        .entries()
+        .into_iter()
+        .find_map(|(_, event)| match event {
+            RolloutEvent::Stalled { waits } => Some(waits),
+            _ => None,
+        });
+    let waits = waits.unwrap();
+    let who: BTreeSet<_> = waits.iter().map(|wait| wait.who.as_str()).collect();
+    assert_eq!(
+        who,
+        BTreeSet::from(["rollout worker 0", "rollout worker 1"])
+    );
+    assert!(waits.iter().all(|wait| wait.what == "policy.act"));
+    assert!(waits.iter().all(|wait| wait.for_ms >= 60_000));
+    run.cluster.shutdown().await;
+}
+
+/// A backend whose password is wrong.
+struct Refused;
+
+#[async_trait]
+impl EnvironmentFactory for Refused {
+    async fn create(&self) -> Result<Box<dyn Environment>> {
+        yield_now().await;
+        let message = "wrong password";
+        Err(Error::new(
+            ErrorKind::Unauthorized,
+            "fake",
+            "create",
+            message,
+        ))
+    }
+
+    async fn create_demonstrator(&self) -> Result<Box<dyn Demonstrate>> {
+        Err(Error::new(ErrorKind::Unsupported, "fake", "create", "none"))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_setting_ends_the_run_and_takes_no_request() {
+    let curator = CountingCurator::new(10);
+    let cluster = RolloutCluster::start(
+        config(2),
+        Arc::new(Refused),
+        clicker(),
+        Arc::clone(&curator) as Arc<dyn Curator>,
+        None,
+    );
+    let cluster = cluster.unwrap();
+    cluster.finished().await;
+    let report = cluster.shutdown().await;
+    assert_eq!(report.error.unwrap().kind(), ErrorKind::Unauthorized);
+    assert_eq!(curator.left(), 10);
+
+    let nobody = RolloutCluster::start(
+        config(0),
+        Arc::new(Refused),
+        clicker(),
+        curator as Arc<dyn Curator>,
+        None,
+    );
+    assert_eq!(nobody.unwrap_err().kind(), ErrorKind::Config);
+}
