@@ -140,13 +140,19 @@ impl PoolConfig {
     }
 }
 
+/// A week of milliseconds: more is a mistake, and sums of times stay far from overflow.
+const LARGEST: u64 = 604_800_000;
+
 pub(crate) fn check_positive(settings: &[(&'static str, u64)]) -> Result<()> {
-    match settings.iter().find(|(_, value)| *value == 0) {
+    match settings
+        .iter()
+        .find(|(_, value)| !(1..=LARGEST).contains(value))
+    {
         None => Ok(()),
         Some(&(key, value)) => Err(RolloutError::Setting {
             key,
             value,
-            rule: "it is at least 1",
+            rule: "it lies in 1 to 604,800,000",
         }
         .at("config")),
     }
@@ -159,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_is_refused_by_name() {
+    fn settings_out_of_bounds_are_named() {
         assert!(RolloutConfig::default().validate().is_ok());
         assert!(PoolConfig::default().validate().is_ok());
         let config = RolloutConfig {
@@ -169,6 +175,12 @@ mod tests {
         let error = config.validate().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().contains("environments is 0"), "{error}");
+        let config = PoolConfig {
+            drain_timeout_ms: u64::MAX,
+            ..PoolConfig::default()
+        };
+        let error = config.validate().unwrap_err();
+        assert!(error.to_string().contains("drain_timeout_ms is"), "{error}");
     }
 
     #[test]

@@ -90,7 +90,8 @@ pub async fn run_demonstration(
     Ok(shown.trajectory)
 }
 
-/// [`run_demonstration`] with random clicks in between.
+/// [`run_demonstration`] with random clicks in between. If the expert has no idea after one, the
+/// episode ends there and is scored as it stands.
 ///
 /// # Errors
 /// As [`run_demonstration`].
@@ -160,7 +161,14 @@ impl<'a> Show<'a> {
         let by_expert = click.is_none();
         let wanted = match click {
             Some(click) => click,
-            None => self.ask_expert().await?,
+            None => match self.ask_expert().await? {
+                Some(action) => action,
+                // A detour may have led to where even the expert is lost.
+                None if self.shown.by_expert.contains(&false) => {
+                    return Ok(Some(StopReason::Completed));
+                }
+                None => return Err(RolloutError::NoExpertAction.at("demonstrate")),
+            },
         };
         let decision = self.encoder.encode(&self.input, &wanted)?;
         decision.validate()?;
@@ -190,11 +198,10 @@ impl<'a> Show<'a> {
         random_click(self.env.spec(), &mut self.rng)
     }
 
-    async fn ask_expert(&mut self) -> Result<Action> {
+    async fn ask_expert(&mut self) -> Result<Option<Action>> {
         let limit = self.plan.limits.call_timeout;
         let asked = self.env.expert_action();
-        let asked = self.plan.limits.call("expert action", limit, asked).await?;
-        asked.ok_or_else(|| RolloutError::NoExpertAction.at("demonstrate"))
+        self.plan.limits.call("expert action", limit, asked).await
     }
 
     fn record(&mut self, decision: Decision, next: Observation, took_ms: (f64, f64)) {

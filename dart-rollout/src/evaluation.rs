@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     config::RolloutConfig,
-    episode::{self, EpisodeLimits, blank},
+    episode::{self, Culprit, EpisodeLimits, blank},
     error::{RolloutError, lock, panic_message},
     events::{EventSink, Events, RolloutEvent},
     seeds,
@@ -298,7 +298,6 @@ async fn judge(
                 error: trajectory.error,
             });
         }
-        close(&shared.plan, env.take()).await;
         let pause = RolloutConfig::default().backoff(attempt, 0);
         crate::deadline::pause(pause, &shared.plan.limits.cancel).await;
         attempt += 1;
@@ -329,6 +328,12 @@ async fn attempt_episode(
     match AssertUnwindSafe(played).catch_unwind().await {
         Ok(played) => {
             *env = Some(ready);
+            if played
+                .fault
+                .is_some_and(|f| f.culprit == Culprit::Environment)
+            {
+                close(&shared.plan, env.take()).await;
+            }
             Ok(played.trajectory)
         }
         Err(payload) => {

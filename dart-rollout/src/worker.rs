@@ -237,8 +237,13 @@ impl Worker {
         self.shared.ingest(&played.trajectory).await?;
         drop(waiting);
         claim.settle();
-        self.look_after(played.fault).await;
-        Ok(())
+        match played.fault {
+            Some(fault) if is_fatal(&fault) => Err(fault.error),
+            fault => {
+                self.look_after(fault).await;
+                Ok(())
+            }
+        }
     }
 
     /// Keeps, replaces or quarantines the environment after an episode.
@@ -313,6 +318,13 @@ fn recovers(error: &Error) -> bool {
             error.kind(),
             ErrorKind::Timeout | ErrorKind::Disconnected | ErrorKind::Cancelled
         )
+}
+
+/// Whether trying again cannot help: a setting is wrong, or the policy broke an invariant of ours
+/// (image spans that do not fit the tokens would train on the wrong picture).
+fn is_fatal(fault: &Fault) -> bool {
+    let broken = fault.culprit == Culprit::Policy && fault.error.kind() == ErrorKind::Internal;
+    broken || is_hopeless(&fault.error)
 }
 
 /// Whether no other environment of this factory can be better: a setting is wrong.

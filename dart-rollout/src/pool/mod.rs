@@ -8,20 +8,26 @@
 mod route;
 mod sync;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use dart_core::{Decision, Policy, PolicyInput, PolicyVersion, Result, WeightsHandle};
 use tokio::{
+    runtime::Handle,
     sync::oneshot,
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    config::PoolConfig,
+    config::{PoolConfig, check_positive},
     error::RolloutError,
     events::{EventSink, Events, RolloutEvent},
+    watchdog::{Waiter, Watchdog},
 };
 
 use route::Routes;
@@ -34,6 +40,14 @@ struct Inner {
     sync: Sync,
     config: PoolConfig,
     events: Events,
+    waiter: OnceLock<Waiter>,
+}
+
+impl Inner {
+    /// Who waits in the sync, for the watchdog.
+    fn waiter(&self) -> Waiter {
+        self.waiter.get().cloned().unwrap_or_default()
+    }
 }
 
 /// Several policy workers behind one [`Policy`].
@@ -54,6 +68,8 @@ struct Inner {
 /// [`PoolConfig::act_timeout_ms`] in all.
 pub struct PolicyPool {
     inner: Arc<Inner>,
+    /// Where the sync runs.
+    runtime: Option<Handle>,
     stop: CancellationToken,
     _stop_on_drop: DropGuard,
 }
@@ -73,19 +89,29 @@ impl PolicyPool {
     /// # Panics
     /// If there are no workers.
     pub fn new(workers: Vec<Arc<dyn Policy>>) -> Self {
-        Self::with(workers, PoolConfig::default(), None)
+        assert!(!workers.is_empty(), "a policy pool needs a worker");
+        Self::checked(workers, PoolConfig::default(), None)
     }
 
     /// A pool of `workers`.
     ///
-    /// # Panics
-    /// If there are no workers.
+    /// # Errors
+    /// [`Config`](dart_core::ErrorKind::Config), naming the key, also if there are no workers.
     pub fn with(
         workers: Vec<Arc<dyn Policy>>,
         config: PoolConfig,
         sink: Option<Arc<dyn EventSink>>,
+    ) -> Result<Self> {
+        config.validate()?;
+        check_positive(&[("policy workers", workers.len() as u64)])?;
+        Ok(Self::checked(workers, config, sink))
+    }
+
+    fn checked(
+        workers: Vec<Arc<dyn Policy>>,
+        config: PoolConfig,
+        sink: Option<Arc<dyn EventSink>>,
     ) -> Self {
-        assert!(!workers.is_empty(), "a policy pool needs a worker");
         let stop = CancellationToken::new();
         Self {
             inner: Arc::new(Inner {
@@ -94,16 +120,29 @@ impl PolicyPool {
                 workers,
                 config,
                 events: Events(sink),
+                waiter: OnceLock::new(),
             }),
+            runtime: Handle::try_current().ok(),
             _stop_on_drop: stop.clone().drop_guard(),
             stop,
         }
     }
 
+    /// Lets `watchdog` see what the weight sync waits for. Only the first call counts.
+    pub fn watched_by(&self, watchdog: &Watchdog) {
+        self.inner
+            .waiter
+            .get_or_init(|| watchdog.register("weight sync"));
+    }
+
     /// Hands over new weights and returns at once. Weights older than what the pool has, or is
     /// about to have, are ignored.
     ///
-    /// Call it from within a tokio runtime: the task that carries the weights is started there.
+    /// May be called from any thread if the pool was made within a tokio runtime.
+    ///
+    /// # Panics
+    /// If neither the pool was made nor this is called within a runtime: nothing could carry the
+    /// weights.
     pub fn publish(&self, weights: WeightsHandle) {
         let version = weights.version;
         if let Err(newest) = self.offer(weights, None) {
@@ -147,7 +186,8 @@ impl PolicyPool {
         self.inner.events.emit(event);
         if start {
             let (inner, stop) = (Arc::clone(&self.inner), self.stop.clone());
-            tokio::spawn(async move { stop.run_until_cancelled(sync::run(&inner)).await });
+            let runtime = self.runtime.clone().unwrap_or_else(Handle::current);
+            runtime.spawn(async move { stop.run_until_cancelled(sync::run(&inner)).await });
         }
         Ok(())
     }

@@ -158,12 +158,16 @@ async fn sync_worker(inner: &Inner, policy: usize, weights: &WeightsHandle) -> R
     let (before, in_flight) = inner.routes.set(policy, Status::Draining);
     let event = RolloutEvent::PolicyDraining { policy, in_flight };
     inner.events.emit(event);
+    let waiter = inner.waiter();
+    let waiting = waiter.wait("the last call of a policy worker");
     let drain = Duration::from_millis(inner.config.drain_timeout_ms);
     if timeout(drain, inner.routes.empty(policy)).await.is_err() {
         inner.routes.set(policy, before);
         let millis = drain.as_millis();
         return Err(RolloutError::SlowDrain { millis }.at("publish"));
     }
+    drop(waiting);
+    let _waiting = waiter.wait("policy.load");
     let worker = &inner.workers[policy];
     let old = worker.version();
     let limit = Duration::from_millis(inner.config.load_timeout_ms);

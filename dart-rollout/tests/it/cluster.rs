@@ -4,11 +4,11 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use dart_core::{
-    Action, Curator, Demonstrate, Environment, EnvironmentFactory, Error, ErrorKind, Outcome,
-    Policy, Result, StopReason,
+    Action, Curator, Demonstrate, Environment, EnvironmentFactory, Error, ErrorKind, ImageSpan,
+    Outcome, ParsedAction, Policy, PolicyVersion, Result, StopReason,
 };
 use dart_rollout::{
-    EventLog, PolicyPool, RolloutCluster, RolloutConfig, RolloutEvent, RolloutReport,
+    EventLog, PolicyPool, PoolConfig, RolloutCluster, RolloutConfig, RolloutEvent, RolloutReport,
 };
 use dart_testkit::{
     fakes::{FakePolicy, FakeWeights},
@@ -17,7 +17,9 @@ use dart_testkit::{
 use proptest::prelude::*;
 use tokio::{task::yield_now, time::Instant};
 
-use crate::support::{CountingCurator, FnPolicy, HungPolicy, PlannedFactory, millis, weights};
+use crate::support::{
+    CountingCurator, FnPolicy, HungPolicy, PlannedFactory, decision, millis, weights,
+};
 
 fn config(environments: usize) -> RolloutConfig {
     RolloutConfig {
@@ -71,7 +73,7 @@ impl Run {
     }
 
     /// Waits until the curator has everything back.
-    async fn to_the_end(self) -> (Arc<CountingCurator>, Arc<EventLog>, RolloutReport) {
+    async fn finish(self) -> (Arc<CountingCurator>, Arc<EventLog>, RolloutReport) {
         let day = millis(86_400_000);
         tokio::time::timeout(day, self.cluster.finished())
             .await
@@ -90,7 +92,7 @@ fn aborted(curator: &CountingCurator) -> usize {
 async fn without_faults_everything_is_scored() {
     let factory = PlannedFactory::new(Vec::new());
     let run = Run::start(config(4), factory, clicker(), CountingCurator::new(60));
-    let (curator, log, report) = run.to_the_end().await;
+    let (curator, log, report) = run.finish().await;
     curator.assert_each_once();
     assert_eq!(aborted(&curator), 0);
     assert!(report.drained && report.error.is_none());
@@ -110,7 +112,7 @@ async fn unreliable(seed: u64) -> (Arc<CountingCurator>, Arc<EventLog>, RolloutR
     let log = EventLog::new();
     let workers = vec![clicker(), clicker(), clicker()];
     let sink = Some(Arc::clone(&log) as _);
-    let pool = Arc::new(PolicyPool::with(workers, Default::default(), sink));
+    let pool = Arc::new(PolicyPool::with(workers, PoolConfig::default(), sink).unwrap());
     let curator = CountingCurator::new(500);
     let cluster = RolloutCluster::start(
         config(8),
@@ -130,7 +132,7 @@ async fn unreliable(seed: u64) -> (Arc<CountingCurator>, Arc<EventLog>, RolloutR
         cluster,
         start: Instant::now(),
     };
-    run.to_the_end().await
+    run.finish().await
 }
 
 fn on_paused_clock<T>(future: impl Future<Output = T>) -> T {
@@ -197,7 +199,7 @@ async fn a_stalled_environment_aborts_within_its_deadline_and_the_others_go_on()
     assert_eq!(aborted(&run.curator), 0);
     tokio::time::sleep(millis(1_500)).await;
     assert_eq!(aborted(&run.curator), 1, "after its 10 s");
-    let (curator, log, _) = run.to_the_end().await;
+    let (curator, log, _) = run.finish().await;
     curator.assert_each_once();
     let created = log
         .entries()
@@ -212,7 +214,7 @@ async fn a_panicking_environment_does_not_lose_its_slot_or_its_request() {
     quiet_planned_panics();
     let factory = PlannedFactory::new(vec![vec![(6, Mishap::Panic)], Vec::new()]);
     let run = Run::start(config(1), factory, clicker(), CountingCurator::new(10));
-    let (curator, log, report) = run.to_the_end().await;
+    let (curator, log, report) = run.finish().await;
     curator.assert_each_once();
     assert_eq!(aborted(&curator), 1);
     assert_eq!(report.metrics.panics, 1);
@@ -230,7 +232,7 @@ async fn three_errors_in_a_row_quarantine_the_slot_for_a_while() {
     let factory = PlannedFactory::new(vec![vec![(1, Mishap::Cut)], Vec::new()]);
     let run = Run::start(config(1), factory, clicker(), CountingCurator::new(5));
     let start = run.start;
-    let (curator, log, _) = run.to_the_end().await;
+    let (curator, log, _) = run.finish().await;
     curator.assert_each_once();
     assert_eq!(aborted(&curator), 3, "recovery was tried twice");
     let quarantined = log.entries().into_iter().find_map(|(at, event)| {
@@ -249,7 +251,7 @@ async fn a_policy_that_is_down_costs_rollouts_slowly_and_no_environment() {
     let factory = PlannedFactory::new(Vec::new());
     let run = Run::start(config(1), factory, Arc::new(away), CountingCurator::new(20));
     let start = run.start;
-    let (curator, log, report) = run.to_the_end().await;
+    let (curator, log, report) = run.finish().await;
     assert_eq!(aborted(&curator), 20);
     assert_eq!(report.metrics.environment_errors, 0);
     assert!(start.elapsed() > millis(20 * 500));
@@ -258,6 +260,24 @@ async fn a_policy_that_is_down_costs_rollouts_slowly_and_no_environment() {
         .iter()
         .any(|(_, event)| matches!(event, RolloutEvent::EnvironmentFailed { .. }));
     assert!(!replaced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_shows_images_where_there_are_none_ends_the_run() {
+    let confused = FnPolicy::new(|input| {
+        let action = ParsedAction::Valid(Action::Done);
+        let mut decision = decision(action, input, PolicyVersion::default());
+        let (image, start, len) = (0, 5, 3);
+        decision.prompt.images = vec![ImageSpan { image, start, len }];
+        Ok(decision)
+    });
+    let factory = PlannedFactory::new(Vec::new());
+    let policy = Arc::new(confused);
+    let run = Run::start(config(2), factory, policy, CountingCurator::new(100));
+    let (curator, _, report) = run.finish().await;
+    assert_eq!(report.error.unwrap().kind(), ErrorKind::Internal);
+    curator.assert_each_once();
+    assert!(curator.left() > 90, "{} left", curator.left());
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,7 +387,7 @@ async fn a_curator_that_fails_once_is_asked_again_and_one_that_cannot_store_ends
     let curator = CountingCurator::failing(10, 3..4);
     let factory = PlannedFactory::new(Vec::new());
     let run = Run::start(config(2), factory, clicker(), curator);
-    let (curator, _, report) = run.to_the_end().await;
+    let (curator, _, report) = run.finish().await;
     assert!(report.error.is_none());
     curator.assert_each_once();
     assert_eq!(aborted(&curator), 0, "the finished trajectory was kept");
@@ -375,7 +395,7 @@ async fn a_curator_that_fails_once_is_asked_again_and_one_that_cannot_store_ends
     let curator = CountingCurator::failing(10, 3..1_000);
     let factory = PlannedFactory::new(Vec::new());
     let run = Run::start(config(2), factory, clicker(), curator);
-    let (_, _, report) = run.to_the_end().await;
+    let (_, _, report) = run.finish().await;
     let error = report.error.unwrap();
     assert_eq!(error.kind(), ErrorKind::Storage);
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use dart_core::{Action, EnvironmentFactory, ErrorKind, Outcome, Policy, Sampling, Task, TaskId};
+use dart_core::{
+    Action, EnvironmentFactory, ErrorKind, Outcome, Policy, PolicyVersion, Sampling, Task, TaskId,
+};
 use dart_rollout::{Evaluation, EvaluationPlan, EventLog, RolloutEvent, evaluate};
 use dart_testkit::{
     fakes::{self, FakeConfig, FakeFactory, FakePolicy, FakeWeights},
@@ -106,7 +108,7 @@ async fn what_cannot_be_judged_is_in_no_rate() {
     // Whoever is asked about the first instance is away; the rest solves nothing.
     let policy = FnPolicy::new(|input| {
         let action = dart_core::ParsedAction::Valid(Action::Done);
-        let mut decision = crate::support::decision(action, input, Default::default());
+        let mut decision = crate::support::decision(action, input, PolicyVersion::default());
         if input.sampling.seed.is_multiple_of(3) {
             decision.token_ids = Vec::new().into();
         }

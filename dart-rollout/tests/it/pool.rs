@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use dart_core::{ErrorKind, Policy, PolicyVersion};
-use dart_rollout::{EventLog, PolicyPool, PoolConfig, RolloutEvent};
+use dart_rollout::{EventLog, PolicyPool, PoolConfig, RolloutEvent, Watchdog};
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::support::{HungPolicy, Load, ServerPolicy, blank_input, handle, millis};
@@ -22,7 +22,7 @@ fn pool_of(workers: &[Arc<ServerPolicy>]) -> (Arc<PolicyPool>, Arc<EventLog>) {
         .iter()
         .map(|worker| Arc::clone(worker) as Arc<dyn Policy>)
         .collect();
-    let pool = PolicyPool::with(workers, config(), Some(Arc::clone(&log) as _));
+    let pool = PolicyPool::with(workers, config(), Some(Arc::clone(&log) as _)).unwrap();
     (Arc::new(pool), log)
 }
 
@@ -208,7 +208,7 @@ async fn a_hung_call_delays_its_worker_alone_and_no_longer_than_its_deadline() {
         Arc::new(HungPolicy) as Arc<dyn Policy>,
         Arc::clone(&good) as _,
     ];
-    let pool = PolicyPool::with(workers, config(), Some(Arc::clone(&log) as _));
+    let pool = PolicyPool::with(workers, config(), Some(Arc::clone(&log) as _)).unwrap();
     let start = Instant::now();
     let hung = pool.act(blank_input());
     let publish = async {
@@ -265,4 +265,40 @@ async fn dropping_the_pool_ends_the_sync() {
     drop(pool);
     tokio::time::sleep(millis(1)).await;
     assert_eq!(Arc::strong_count(&worker), 1, "the task let go of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_watchdog_sees_what_the_sync_waits_for() {
+    let (pool, _) = pool_of(&[Arc::new(ServerPolicy::new(50, 10).loading(1, Load::Hangs))]);
+    let watchdog = Watchdog::new(millis(500));
+    pool.watched_by(&watchdog);
+    pool.publish(handle(1));
+    tokio::time::sleep(millis(600)).await;
+    let waits = watchdog.check().unwrap();
+    assert_eq!(
+        (&*waits[0].who, &*waits[0].what),
+        ("weight sync", "policy.load")
+    );
+}
+
+#[test]
+fn weights_may_be_published_from_a_thread_without_a_runtime() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_time()
+        .build()
+        .unwrap();
+    let (pool, _) = runtime.block_on(async { pool_of(&[Arc::new(ServerPolicy::new(1, 1))]) });
+    let publisher = Arc::clone(&pool);
+    std::thread::spawn(move || publisher.publish(handle(1)))
+        .join()
+        .unwrap();
+    runtime.block_on(pool.settled());
+    assert_eq!(pool.version(), PolicyVersion(1));
+}
+
+#[test]
+fn a_pool_without_workers_is_refused() {
+    let error = PolicyPool::with(Vec::new(), config(), None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
 }
