@@ -61,6 +61,9 @@ impl From<CdpFault> for Error {
 /// A connection to one page of a browser.
 #[derive(Debug)]
 pub struct Cdp {
+    browser: SocketAddr,
+    /// The WebSocket path of the page, which ends with the page's id.
+    path: String,
     socket: WebSocketStream<TcpStream>,
     deadline: Duration,
     last_id: u64,
@@ -75,7 +78,8 @@ impl Cdp {
 
     async fn open(browser: SocketAddr, deadline: Duration) -> Result<Self, CdpFault> {
         let list = http::get(browser, "/json/list").await?;
-        let path = page_path(&list)?;
+        let path = page_paths(&list)?.into_iter().next();
+        let path = path.ok_or(CdpFault::NoPage)?;
         let stream = TcpStream::connect(browser).await?;
         stream.set_nodelay(true)?;
         let limits = WebSocketConfig::default()
@@ -84,6 +88,8 @@ impl Cdp {
         let url = format!("ws://{browser}{path}");
         let (socket, _answer) = client_async_with_config(url, stream, Some(limits)).await?;
         Ok(Self {
+            browser,
+            path,
             socket,
             deadline,
             last_id: 0,
@@ -117,6 +123,24 @@ impl Cdp {
             None => Ok(()),
             Some(text) => Err(CdpFault::Script(bounded(text)).into()),
         }
+    }
+
+    /// Closes every other page of the browser and brings this one to the front.
+    pub async fn close_others(&mut self) -> Result<()> {
+        within(self.deadline, async {
+            let list = http::get(self.browser, "/json/list").await?;
+            for path in page_paths(&list)? {
+                if path != self.path
+                    && let Some((_, id)) = path.rsplit_once('/')
+                {
+                    http::get(self.browser, &format!("/json/close/{id}")).await?;
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        self.command("Page.bringToFront", json!({})).await?;
+        Ok(())
     }
 
     /// One command and the `result` of its answer.
@@ -166,18 +190,15 @@ fn answer_to(id: u64, text: &str) -> Result<Option<Value>, CdpFault> {
     Ok(Some(message["result"].take()))
 }
 
-/// The WebSocket path of the first page in the list of targets. Only the path is taken from the
-/// list: the address stays the one that was asked.
-fn page_path(list: &[u8]) -> Result<String, CdpFault> {
+/// The WebSocket paths of the pages in the list of targets, the newest first. Only the paths are
+/// taken from the list: the address stays the one that was asked.
+fn page_paths(list: &[u8]) -> Result<Vec<String>, CdpFault> {
     let targets: Vec<Value> = serde_json::from_slice(list)
         .map_err(|_| CdpFault::Answer("the list of targets is not JSON"))?;
-    targets
-        .iter()
-        .filter(|target| target["type"] == "page")
-        .filter_map(|target| target["webSocketDebuggerUrl"].as_str())
-        .filter_map(|url| url.find("/devtools/page/").map(|at| url[at..].to_owned()))
-        .next()
-        .ok_or(CdpFault::NoPage)
+    let pages = targets.iter().filter(|target| target["type"] == "page");
+    let urls = pages.filter_map(|target| target["webSocketDebuggerUrl"].as_str());
+    let paths = urls.filter_map(|url| Some(&url[url.find("/devtools/page/")?..]));
+    Ok(paths.map(str::to_owned).collect())
 }
 
 fn describe(exception: &Value) -> String {
@@ -198,13 +219,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_page_is_chosen_and_the_host_ignored() {
+    fn pages_are_listed_and_the_host_ignored() {
         let list = br#"[{"type":"service_worker","webSocketDebuggerUrl":"ws://x/devtools/page/0"},
             {"type":"page"},
             {"type":"page","webSocketDebuggerUrl":"ws://elsewhere:1/devtools/page/ABC"}]"#;
-        assert_eq!(page_path(list).unwrap(), "/devtools/page/ABC");
-        assert!(matches!(page_path(b"[]"), Err(CdpFault::NoPage)));
-        assert!(matches!(page_path(b"<html>"), Err(CdpFault::Answer(_))));
+        assert_eq!(page_paths(list).unwrap(), ["/devtools/page/ABC"]);
+        assert!(page_paths(b"[]").unwrap().is_empty());
+        assert!(matches!(page_paths(b"<html>"), Err(CdpFault::Answer(_))));
     }
 
     #[test]

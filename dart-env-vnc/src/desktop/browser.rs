@@ -23,6 +23,8 @@ const FLAGS: &[&str] = &[
     "--force-device-scale-factor=1",
     "--force-color-profile=srgb",
     "--disable-lcd-text",
+    // A tile drawn anew in part can differ by one grey level from one drawn at once.
+    "--disable-partial-raster",
     // Software drawing inside the browser process: no second process, no copies.
     "--disable-gpu",
     "--disable-gpu-rasterization",

@@ -39,8 +39,10 @@ pub struct DesktopDevice {
     held: Vec<Action>,
     /// Releases of a mouse button that the page has not been asked about.
     releases: u32,
-    /// Recoveries since a task was last set up.
+    /// Recoveries since the screen last showed what it should.
     recoveries: u32,
+    /// The driver has not been told of the last recovery.
+    recovered: bool,
     ui: Option<Arc<[UiElement]>>,
     closed: bool,
 }
@@ -83,6 +85,7 @@ impl DesktopDevice {
             held: Vec::new(),
             releases: 0,
             recoveries: 0,
+            recovered: false,
             ui: None,
             closed: false,
         })
@@ -139,9 +142,9 @@ impl DesktopDevice {
         self.ui = ui;
     }
 
-    /// A task was set up: the desktop works.
-    pub(super) const fn works(&mut self) {
-        self.recoveries = 0;
+    /// Whether the device was recovered since this was last asked: the browser may be in any state.
+    pub(super) const fn take_recovered(&mut self) -> bool {
+        std::mem::replace(&mut self.recovered, false)
     }
 
     /// The whole desktop's frame, once it shows the mark.
@@ -152,7 +155,11 @@ impl DesktopDevice {
         let deadline = Instant::now() + MARK_TIMEOUT;
         loop {
             let frame = vnc.screenshot().await?.frame;
-            if mark.is_none() || frame.pixel(at.0, at.1) == mark {
+            if mark.is_none() {
+                return Ok(frame);
+            }
+            if frame.pixel(at.0, at.1) == mark {
+                self.recoveries = 0;
                 return Ok(frame);
             }
             if Instant::now() >= deadline {
@@ -269,8 +276,9 @@ impl Device for DesktopDevice {
         }
         self.mark = None;
         self.ui = None;
+        self.recovered = true;
         self.recoveries += 1;
-        // Once, a new connection may be enough; if no task could be set up since, it was not.
+        // Once, a new connection may be enough; if the screen has not come right since, it was not.
         if self.recoveries == 1
             && let Some(running) = &mut self.running
             && running.desktop.is_running()

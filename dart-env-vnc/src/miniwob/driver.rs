@@ -8,8 +8,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dart_core::{
-    Action, Demonstrator, EpisodeEnd, Error, ErrorKind, Result, Reward, ScreenPx, Split, Task,
-    TaskDriver, UiElement,
+    Action, Demonstrator, EpisodeEnd, Error, ErrorKind, Result, Reward, ScreenPx, Size, Split,
+    Task, TaskDriver, UiElement,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -35,6 +35,7 @@ struct PageState {
     done: bool,
     raw: f64,
     ups: u64,
+    visible: bool,
     elements: Option<Vec<UiElement>>,
 }
 
@@ -137,7 +138,8 @@ impl MiniwobDriver {
     async fn open(&mut self, page: &str) -> Result<bool> {
         let path = self.config.page_path(page)?;
         let url = self.pages.url(&path);
-        let prepare = format!("({PAGE_SCRIPT})('{path}', {})", self.config.screen.width);
+        let Size { width, height } = self.config.screen;
+        let prepare = format!("({PAGE_SCRIPT})('{path}', {width}, {height})");
         let Some(connection) = &mut self.connection else {
             return Ok(false);
         };
@@ -145,6 +147,7 @@ impl MiniwobDriver {
             return Ok(false);
         }
         connection.page = None;
+        connection.cdp.close_others().await?;
         connection.cdp.navigate(&url).await?;
         let deadline = Instant::now() + Duration::from_millis(self.config.command_timeout_ms);
         loop {
@@ -167,8 +170,8 @@ impl MiniwobDriver {
         Ok(true)
     }
 
-    /// Begins an episode; `None` if the page has lost what it was prepared with, as when the agent
-    /// has reloaded it.
+    /// Begins an episode; `None` if the page has lost what it was prepared with or is not in front,
+    /// as when the agent has reloaded it or opened another.
     async fn begin(
         &mut self,
         device: &mut DesktopDevice,
@@ -187,10 +190,10 @@ impl MiniwobDriver {
         let list = self.list_elements;
         // The seed is a string: a u64 does not fit a JavaScript number.
         let script = format!(
-            "window.dart ? dart.reset('{seed}', {parked}, '{css}', {list}) : {{ done: true, raw: 0, ups: 0, elements: null }}"
+            "window.dart ? dart.reset('{seed}', {parked}, '{css}', {list}) : {{ visible: false, done: true, raw: 0, ups: 0, elements: null }}"
         );
         let mut state = self.state(&script).await?;
-        if state.instruction.is_empty() {
+        if !state.visible || state.instruction.is_empty() {
             return Ok(None);
         }
         device.expect(colour, state.elements.take().map(Arc::from));
@@ -204,12 +207,14 @@ impl MiniwobDriver {
         page: &str,
         seed: u64,
     ) -> Result<Arc<str>> {
+        if device.take_recovered() {
+            self.connection = None;
+        }
         device.neutral().await?;
         let browser = device.desktop()?.devtools_address();
         self.connect(browser).await?;
         for _attempt in 0..2 {
             if let Some(state) = self.begin(device, page, seed).await? {
-                device.works();
                 return Ok(state.instruction.into());
             }
             if let Some(connection) = &mut self.connection {

@@ -1,6 +1,6 @@
 // Prepares a MiniWoB++ page for episodes and gives the driver four functions, in `window.dart`.
-// Evaluates to a function of (path, width): true once the page is ready.
-(path, width) => {
+// Evaluates to a function of (path, width and height of the task): true once the page is ready.
+(path, width, height) => {
   if (location.pathname !== path || document.readyState !== 'complete') return false;
   if (typeof core !== 'object' || core.cover_div === null) return false;
   if (window.dart) return true;
@@ -94,7 +94,23 @@
       return radio && !radio.checked ? radio : query('#subbtn');
     },
   };
+  // The pixel of an element that a click reaches, the middle if possible: others may cover it.
+  const target = element => {
+    const box = element.getBoundingClientRect();
+    const parts = [0.5, 0.3, 0.7, 0.1, 0.9, 0.02, 0.98];
+    for (const part of parts) {
+      for (const other of parts) {
+        for (const [across, down] of [[part, other], [other, part]]) {
+          const x = Math.floor(box.left + box.width * across), y = Math.floor(box.top + box.height * down);
+          const inside = x >= 0 && y >= 0 && x < width && y < height;
+          if (inside && element.contains(document.elementFromPoint(x, y))) return [x, y];
+        }
+      }
+    }
+    return null;
+  };
   const state = withElements => ({
+    visible: document.visibilityState === 'visible',
     done: WOB_DONE_GLOBAL === true, raw: Number(WOB_RAW_REWARD_GLOBAL) || 0, ups,
     elements: withElements ? elements() : null,
   });
@@ -123,9 +139,7 @@
     state: () => state(false),
     expert: task => {
       const element = experts[task]?.();
-      if (!element) return null;
-      const box = element.getBoundingClientRect();
-      return [Math.floor(box.left + box.width / 2), Math.floor(box.top + box.height / 2)];
+      return element ? target(element) : null;
     },
   };
   return true;

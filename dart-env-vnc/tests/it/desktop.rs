@@ -18,7 +18,7 @@ const GONE_WITHIN: Duration = Duration::from_secs(10);
 const BLANK: &str = "about:blank";
 
 /// Whether the process exists and is more than an entry that nobody has collected.
-fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap().starts_with('Z'))
 }
