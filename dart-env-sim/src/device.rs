@@ -57,6 +57,11 @@ impl SimDevice {
         })
     }
 
+    /// How many keys and mouse buttons are held down; for tests and tools.
+    pub fn held(&self) -> usize {
+        self.ui.held()
+    }
+
     /// Shows another screen.
     pub(crate) fn load(&mut self, ui: Ui) -> Result<(), SimError> {
         self.check_open()?;

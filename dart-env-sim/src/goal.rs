@@ -1,15 +1,15 @@
 //! What a task demands, judged on the state of the screen, and how an expert gets there.
 
-use dart_core::{Action, Direction, Key, Modifiers, MouseButton, NamedKey, Rect, ScreenPx};
+use dart_core::{Action, Direction, Key, Modifiers, MouseButton, NamedKey, ScreenPx};
 
 use crate::{
-    font,
     geom::{cell_target, encloses},
-    ui::{Command, Id, Kind, TextEdit, Ui, close_box, tab_rect, tick},
+    ui::{Command, Id, Kind, TextEdit, Ui, close_box, icon_label, tab_rect, tick},
 };
 
-/// Notches of every scroll of the expert: what a policy without an argument for it can imitate.
-const NOTCHES: u8 = 3;
+/// Notches of every scroll of the expert: those that UI-TARS' `scroll`, which has no argument for
+/// them, stands for.
+const NOTCHES: u8 = 5;
 
 /// A condition on the screen.
 #[derive(Clone, Debug)]
@@ -219,10 +219,7 @@ fn target(ui: &Ui, id: Id) -> ScreenPx {
     let rect = ui.rect(id);
     cell_target(match ui.kind(id) {
         Kind::Window { .. } => close_box(rect),
-        Kind::Icon { .. } => {
-            let label = font::text_bounds(rect.x + 1, rect.y + 21, 5);
-            Rect::new(label.x, label.y - 1, label.width, label.height)
-        }
+        Kind::Icon { .. } => icon_label(rect),
         _ => rect,
     })
 }

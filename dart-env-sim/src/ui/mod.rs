@@ -14,7 +14,8 @@ use dart_core::{Key, Rect, ScreenPx, Size};
 
 pub(crate) use edit::TextEdit;
 pub(crate) use widget::{
-    BAR, Id, Kind, Popup, SCROLL_BAR, SLIDER_HEIGHT, TAB, TICK, Widget, close_box, tab_rect, tick,
+    BAR, Id, Kind, Popup, SCROLL_BAR, SLIDER_HEIGHT, TAB, TICK, Widget, close_box, icon_label,
+    tab_rect, tick,
 };
 
 use crate::geom::encloses;
@@ -58,6 +59,7 @@ pub(crate) struct Ui {
     /// Whether the focus came by the tab key, so that it has to be shown.
     focus_by_key: bool,
     pointer: ScreenPx,
+    button_down: bool,
     grab: Option<Id>,
     held: Vec<Key>,
 }
@@ -76,6 +78,7 @@ impl Ui {
             notice: None,
             focus_by_key: false,
             pointer: ScreenPx::new(size.width as i32 / 2, size.height as i32 / 2),
+            button_down: false,
             grab: None,
             held: Vec::new(),
         }
@@ -156,8 +159,14 @@ impl Ui {
         }
     }
 
+    /// How many keys and buttons are held down.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len() + usize::from(self.button_down)
+    }
+
     /// Lets go of every key and button.
     pub(crate) fn release_all(&mut self) {
+        self.button_down = false;
         self.grab = None;
         self.held.clear();
     }

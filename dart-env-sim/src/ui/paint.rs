@@ -8,7 +8,7 @@ use super::{
     Command, Id, Kind, SCROLL_BAR, TICK, TextEdit, Ui,
     pointer::FIELD_PAD,
     theme,
-    widget::{close_box, scroll_bar, tab_rect, tick},
+    widget::{close_box, icon_label, scroll_bar, tab_rect, tick},
 };
 use crate::{
     canvas::{Canvas, Rgb},
@@ -225,8 +225,8 @@ impl Ui {
     fn paint_notice(&self, painter: &mut Painter<'_>) {
         let Some(notice) = self.notice else { return };
         let width = notice.len() as i32 * ADVANCE + 3;
-        let (x, y) = (right(self.screen()) - width, bottom(self.screen()) - 9);
-        let rect = Rect::new(x, y, width as u32, 9);
+        let (x, y) = (right(self.screen()) - width, bottom(self.screen()) - 10);
+        let rect = Rect::new(x, y, width as u32, 10);
         painter.cover(rect);
         painter.canvas.fill(rect, theme::INK);
         painter.text(UiRole::Label, (x + 2, y + 1), width, notice, theme::FACE);
@@ -298,8 +298,9 @@ fn paint_icon(painter: &mut Painter<'_>, rect: Rect, text: &str, hue: usize) {
     painter.canvas.fill(square, color);
     painter.canvas.frame(square, 1, theme::EDGE);
     let room = 5usize.saturating_sub(text.chars().count()) / 2;
-    let at = (rect.x + 1 + room as i32 * ADVANCE, rect.y + 21);
-    painter.text(UiRole::Icon, at, rect.width as i32, text, theme::INK);
+    let label = icon_label(rect);
+    let at = (label.x + room as i32 * ADVANCE, label.y);
+    painter.text(UiRole::Icon, at, label.width as i32, text, theme::INK);
 }
 
 fn paint_scroll(painter: &mut Painter<'_>, rect: Rect, offset: i32, content: i32) {
@@ -325,7 +326,7 @@ fn paint_slider(painter: &mut Painter<'_>, rect: Rect, value: i32, max: i32) {
         let digit = char::from_digit(mark as u32 % 10, 10)
             .unwrap_or('?')
             .to_string();
-        let at = (x - 2, rect.y + 13);
+        let at = (x - 2, rect.y + 12);
         painter
             .canvas
             .fill(Rect::new(x, rect.y + 4, 1, 6), theme::EDGE);

@@ -78,6 +78,7 @@ impl Ui {
             Kind::Field(_) => self.press(at, 2, false),
             _ => {}
         }
+        self.button_down = false;
         self.grab = None;
     }
 
@@ -96,6 +97,7 @@ impl Ui {
 
     fn press(&mut self, at: ScreenPx, count: u8, extend: bool) {
         self.pointer = at;
+        self.button_down = true;
         self.grab = None;
         if self.popup_at(at) {
             return;
@@ -145,6 +147,9 @@ impl Ui {
 
     fn release(&mut self, at: ScreenPx) {
         self.pointer = at;
+        if !std::mem::take(&mut self.button_down) {
+            return;
+        }
         if self.popup_at(at) {
             if let Some(popup) = self.popup.take() {
                 self.choose(&popup, at);

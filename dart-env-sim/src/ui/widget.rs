@@ -122,6 +122,11 @@ pub(crate) const fn tab_rect(rect: Rect, index: usize) -> Rect {
     Rect::new(rect.x + index as i32 * TAB as i32, rect.y, TAB, BAR)
 }
 
+/// The label of an app icon at `rect`: room for five characters.
+pub(crate) const fn icon_label(rect: Rect) -> Rect {
+    Rect::new(rect.x + 1, rect.y + 20, 30, 8)
+}
+
 /// Where the tick of `value` is, on the row of digits of a slider at `rect`.
 pub(crate) const fn tick(rect: Rect, value: i32) -> ScreenPx {
     ScreenPx::new(rect.x + TICK + value * TICK, rect.y + 16)

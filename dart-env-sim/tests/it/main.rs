@@ -1,0 +1,6 @@
+//! Tests of the simulator through its public interface.
+
+mod conformance;
+mod episodes;
+mod golden;
+mod support;
