@@ -37,4 +37,7 @@ pub use config::CurationConfig;
 pub use event::{CurationEvent, CurationEventSink};
 pub use manager::DataManager;
 pub use pool::Provenance;
-pub use store::{MemoryStore, TrajectoryQuery, TrajectoryStore, TrajectorySummary};
+pub use store::{
+    MemoryStore, SqliteConfig, SqliteStore, Synchronous, TrajectoryQuery, TrajectoryStore,
+    TrajectorySummary,
+};

@@ -1,6 +1,7 @@
 //! [`TrajectoryStore`]: where trajectories are kept.
 
 mod memory;
+mod sqlite;
 
 use std::sync::Arc;
 
@@ -10,7 +11,10 @@ use dart_core::{
     TrajectoryId,
 };
 
-pub use self::memory::MemoryStore;
+pub use self::{
+    memory::MemoryStore,
+    sqlite::{SqliteConfig, SqliteStore, Synchronous},
+};
 
 /// Which trajectories [`TrajectoryStore::list`] names.
 #[derive(Clone, Debug, PartialEq, Eq)]

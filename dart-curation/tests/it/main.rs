@@ -1,0 +1,8 @@
+//! The data manager as its users see it.
+
+mod batches;
+mod common;
+mod manager;
+mod properties;
+mod resume;
+mod store;
