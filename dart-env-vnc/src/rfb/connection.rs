@@ -6,7 +6,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -54,8 +57,8 @@ struct Status {
     size: Size,
     /// Whether the screen has pixels since it got its size.
     painted: bool,
-    /// Updates that painted the top left pixel.
-    origin_updates: u64,
+    /// The pixel that was asked for and has not been painted since.
+    probe: Option<(u16, u16)>,
     last_change: Instant,
     failure: Option<RfbError>,
 }
@@ -70,8 +73,7 @@ struct Screen {
 
 impl Screen {
     /// Copies what changed.
-    fn publish(&mut self, from: &mut Framebuffer) {
-        let damage = from.take_damage();
+    fn publish(&mut self, from: &Framebuffer, damage: &[Area]) {
         if damage.is_empty() {
             return;
         }
@@ -126,7 +128,7 @@ impl Shared {
             connected: false,
             size: Size::new(0, 0),
             painted: false,
-            origin_updates: 0,
+            probe: None,
             last_change: Instant::now(),
             failure: None,
         };
@@ -167,35 +169,36 @@ impl Shared {
         match event {
             Event::Connected(init) => {
                 tracing::debug!(name = init.name, size = %init.size, "RFB connection ready");
-                self.publish(core);
                 self.status.send_modify(|status| {
                     status.connected = true;
                     status.size = init.size;
                 });
             }
-            Event::Updated(update) => {
-                self.publish(core);
-                self.note(update, core.screen().map(Framebuffer::size));
-            }
+            Event::Updated(update) => self.publish(update, core),
             Event::Bell | Event::CutText { .. } | Event::ColourMap { .. } => {}
         }
     }
 
-    fn publish(&self, core: &mut Core) {
-        let mut screen = lock(&self.screen);
-        if core.cursor() != screen.cursor.as_deref() {
-            screen.cursor = core.cursor().cloned().map(Arc::new);
-        }
-        if let Some(framebuffer) = core.screen_mut() {
-            screen.publish(framebuffer);
-        }
-    }
-
-    fn note(&self, update: Update, size: Option<Size>) {
+    /// Makes the screen of the core visible to the others.
+    fn publish(&self, update: Update, core: &mut Core) {
+        let damage = core.screen_mut().map(Framebuffer::take_damage);
+        let damage = damage.unwrap_or_default();
+        let size = {
+            let mut screen = lock(&self.screen);
+            if update.cursor {
+                screen.cursor = core.cursor().cloned().map(Arc::new);
+            }
+            if let Some(framebuffer) = core.screen() {
+                screen.publish(framebuffer, &damage);
+            }
+            screen.size
+        };
         self.status.send_modify(|status| {
-            status.size = size.unwrap_or(status.size);
+            status.size = size;
             status.painted = update.painted > 0 || (status.painted && !update.resized);
-            status.origin_updates += u64::from(update.origin);
+            status.probe = status
+                .probe
+                .filter(|(x, y)| !damage.iter().any(|area| area.contains(*x, *y)));
             // One pixel is the answer to a probe.
             if update.painted > 1 || update.resized {
                 status.last_change = Instant::now();
@@ -265,6 +268,16 @@ const fn timed_out(what: &'static str, limit: Duration) -> RfbError {
     }
 }
 
+/// The pixel of the `number`-th probe: multiples of two irrational fractions of the sides keep
+/// consecutive ones far apart.
+fn probe_pixel(number: u32, size: Size) -> (u16, u16) {
+    let along = |side: u32, fraction: f64| {
+        let place = (f64::from(number) * fraction).fract() * f64::from(side);
+        place.min(f64::from(side.saturating_sub(1))) as u16
+    };
+    (along(size.width, 0.754_877), along(size.height, 0.569_840))
+}
+
 /// A live connection. Dropping it sends what was queued, closes the socket and ends both tasks.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -272,6 +285,7 @@ pub(crate) struct Connection {
     shared: Arc<Shared>,
     status: watch::Receiver<Status>,
     deadlines: Deadlines,
+    probes: AtomicU32,
 }
 
 impl Connection {
@@ -318,13 +332,14 @@ impl Connection {
             shared,
             status,
             deadlines,
+            probes: AtomicU32::new(0),
         };
         let limit = deadlines.handshake;
         let ready = |status: &Status| status.connected;
         if !connection.wait(Instant::now() + limit, ready).await? {
             return Err(timed_out("complete handshake", limit));
         }
-        connection.sync().await?;
+        connection.first_frame().await?;
         Ok(connection)
     }
 
@@ -394,44 +409,58 @@ impl Connection {
         let _ = self.inputs.try_send(bytes);
     }
 
+    /// Waits until the screen has pixels.
+    async fn first_frame(&self) -> Result<(), RfbError> {
+        // The first request was made with the handshake; it is repeated if nothing comes of it.
+        let soon = Instant::now() + self.interval();
+        if self.wait(soon, |status| status.painted).await? {
+            return Ok(());
+        }
+        self.ask(None).await
+    }
+
     /// Waits until the server has taken all input sent so far and the screen has pixels.
     ///
     /// Asking for one pixel unconditionally makes every server answer at once, also when nothing
-    /// changes. A server that does not is asked for everything after a while.
+    /// changes. Each time it is another pixel, far from the last one, so that a late answer to an
+    /// earlier question is not taken for this one. A server that does not answer is asked for
+    /// everything after a while.
     pub(crate) async fn sync(&self) -> Result<(), RfbError> {
+        self.first_frame().await?;
+        self.ask(Some(self.probes.fetch_add(1, Ordering::Relaxed)))
+            .await
+    }
+
+    fn interval(&self) -> Duration {
+        PROBE_INTERVAL.min(self.deadlines.update / 4)
+    }
+
+    /// Asks for the pixel of this probe, or for everything, until it is painted.
+    async fn ask(&self, probe: Option<u32>) -> Result<(), RfbError> {
         let limit = self.deadlines.update;
         let deadline = Instant::now() + limit;
-        let interval = PROBE_INTERVAL.min(limit / 4);
-        let before = self.status.borrow().origin_updates;
-        let mut attempt = 0;
+        let mut everything = probe.is_none();
         while Instant::now() < deadline {
-            if attempt > 0 || self.status.borrow().painted {
-                self.probe(attempt > 0).await?;
-            }
-            attempt += 1;
-            let until = deadline.min(Instant::now() + interval);
-            let ready = |status: &Status| status.painted && status.origin_updates > before;
+            let size = self.size();
+            let pixel = probe.map(|number| probe_pixel(number, size));
+            let area = match pixel {
+                Some((x, y)) if !everything => Area::pixel(x, y),
+                _ => Area::all(size),
+            };
+            everything = true;
+            self.shared
+                .status
+                .send_modify(|status| status.probe = pixel);
+            let mut request = Vec::new();
+            update_request(false, area, &mut request);
+            self.send(request).await?;
+            let until = deadline.min(Instant::now() + self.interval());
+            let ready = |status: &Status| status.painted && status.probe.is_none();
             if self.wait(until, ready).await? {
                 return Ok(());
             }
         }
         Err(timed_out("screen update", limit))
-    }
-
-    async fn probe(&self, everything: bool) -> Result<(), RfbError> {
-        let dot = Area {
-            width: 1,
-            height: 1,
-            ..Area::default()
-        };
-        let area = if everything {
-            Area::all(self.size())
-        } else {
-            dot
-        };
-        let mut request = Vec::new();
-        update_request(false, area, &mut request);
-        self.send(request).await
     }
 
     /// Waits until nothing has changed for `quiet`, but at most `longest`.

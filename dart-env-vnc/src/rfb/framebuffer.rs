@@ -42,14 +42,24 @@ impl Area {
         }
     }
 
+    /// One pixel.
+    pub const fn pixel(x: u16, y: u16) -> Self {
+        Self {
+            x,
+            y,
+            width: 1,
+            height: 1,
+        }
+    }
+
     /// Number of pixels.
     pub const fn pixels(self) -> u64 {
         self.width as u64 * self.height as u64
     }
 
-    /// Whether the top left pixel of the screen is inside.
-    pub const fn covers_origin(self) -> bool {
-        self.x == 0 && self.y == 0 && self.pixels() > 0
+    /// Whether the pixel is inside.
+    pub const fn contains(self, x: u16, y: u16) -> bool {
+        x >= self.x && y >= self.y && x - self.x < self.width && y - self.y < self.height
     }
 
     /// Fails unless the rectangle lies inside a screen of this size.

@@ -17,8 +17,6 @@ use super::{
 pub struct Update {
     /// Pixels painted, counted as often as they were painted.
     pub painted: u64,
-    /// Whether the top left pixel was painted.
-    pub origin: bool,
     /// Whether the screen has another size now. Its pixels are black until they are painted.
     pub resized: bool,
     /// Whether the pointer has another shape now.
@@ -83,7 +81,6 @@ impl Tally {
             limit.into(),
         )?;
         self.update.painted += area.pixels();
-        self.update.origin |= area.covers_origin();
         let limit = size.area() as u64 * MAX_REPAINTS;
         check_limit("area painted by one update", self.update.painted, limit)
     }
