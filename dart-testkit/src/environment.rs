@@ -416,6 +416,7 @@ pub async fn c14_a_stalled_peer_times_out<H: EnvironmentHarness>(h: &H) -> Check
     let deadline = h.settings().deadline;
     let step = within(deadline, "a step on a stalled peer", env.step(&h.idle())).await?;
     ensure_kind(step, ErrorKind::Timeout, "a step on a stalled peer")?;
+    let _ = within(deadline, "close on a stalled peer", env.close()).await?;
     Ok(Verdict::Passed)
 }
 
@@ -486,6 +487,10 @@ pub async fn c17_close_is_idempotent_and_final<H: EnvironmentHarness>(h: &H) -> 
     ensure_kind(env.score().await, kind, "score after close")?;
     let reset = env.reset(&h.task(), h.seed()).await;
     ensure_kind(reset, kind, "reset after close")?;
+    env.close().await?;
+    let (mut env, _) = started(h).await?;
+    let _ = drop_after(MOMENTS[0], env.close()).await;
+    ensure_kind(env.score().await, kind, "score after a dropped close")?;
     env.close().await?;
     Ok(Verdict::Passed)
 }

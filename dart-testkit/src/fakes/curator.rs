@@ -29,6 +29,11 @@ impl TrajectoryShelf {
         self.lock().get(&id).cloned()
     }
 
+    /// Adds one.
+    pub fn put(&self, trajectory: Trajectory) {
+        self.lock().insert(trajectory.id, Arc::new(trajectory));
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.lock().len()

@@ -53,6 +53,11 @@ impl FakeLearner {
         self
     }
 
+    /// Sets the momentum to zero, as after a restart that saved none.
+    pub fn forget_momentum(&mut self) {
+        self.state.velocity.fill(0.0);
+    }
+
     /// The weights of now.
     pub const fn weights(&self) -> &FakeWeights {
         &self.state.weights

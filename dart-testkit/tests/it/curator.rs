@@ -11,7 +11,7 @@ use dart_testkit::{
     fakes::{MemoryCurator, MemoryCuratorConfig, TrajectoryShelf, task},
 };
 
-struct Memory;
+pub(crate) struct Memory;
 
 #[async_trait]
 impl CuratorHarness for Memory {

@@ -20,6 +20,7 @@ const LIMITS: DeviceEnvironmentConfig = DeviceEnvironmentConfig {
     reset_timeout_ms: 10_000,
     step_timeout_ms: 10_000,
     score_timeout_ms: 10_000,
+    close_timeout_ms: 10_000,
 };
 
 fn paused() -> Settings {
@@ -30,9 +31,9 @@ fn paused() -> Settings {
 }
 
 /// The episode layer over a device that can be broken.
-struct Layer;
+pub(crate) struct Layer;
 
-type LayeredEnv = DeviceEnvironment<Faulty<FakeDevice>, FakeDriver>;
+pub(crate) type LayeredEnv = DeviceEnvironment<Faulty<FakeDevice>, FakeDriver>;
 
 #[async_trait]
 impl EnvironmentHarness for Layer {

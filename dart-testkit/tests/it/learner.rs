@@ -27,7 +27,7 @@ pub(crate) fn batch(objective: Objective, advantages: &[f64]) -> Batch {
     records::batch(objective, frames, samples)
 }
 
-struct Toy;
+pub(crate) struct Toy;
 
 impl LearnerHarness for Toy {
     type Learner = FakeLearner;

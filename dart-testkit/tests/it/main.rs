@@ -3,5 +3,7 @@
 mod curator;
 mod device;
 mod environment;
+mod layer;
 mod learner;
+mod mutants;
 mod policy;
