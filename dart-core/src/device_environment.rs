@@ -26,6 +26,9 @@ pub struct DeviceEnvironmentConfig {
     pub step_timeout_ms: u64,
     /// Longest judgement, milliseconds. Default 60,000.
     pub score_timeout_ms: u64,
+    /// Longest clean-up and longest release of the device, milliseconds each. Default 10,000: nobody
+    /// waits for what is thrown away.
+    pub close_timeout_ms: u64,
 }
 
 impl Default for DeviceEnvironmentConfig {
@@ -34,6 +37,7 @@ impl Default for DeviceEnvironmentConfig {
             reset_timeout_ms: 60_000,
             step_timeout_ms: 90_000,
             score_timeout_ms: 60_000,
+            close_timeout_ms: 10_000,
         }
     }
 }
@@ -45,7 +49,16 @@ enum Phase {
     Interrupted,
     Running,
     Ended,
+    /// Closing has begun, and perhaps ended.
     Closed,
+}
+
+/// What became of one action.
+enum Acted {
+    /// The device took it; whether the episode has ended.
+    Taken(Observation, bool),
+    /// The device refused it and is as it was.
+    Refused(Error),
 }
 
 /// An [`Environment`] made of a [`Device`] and a [`TaskDriver`].
@@ -57,6 +70,7 @@ pub struct DeviceEnvironment<D, T> {
     config: DeviceEnvironmentConfig,
     phase: Phase,
     needs_recovery: bool,
+    released: bool,
     horizon: u32,
     steps: u32,
     end: EpisodeEnd,
@@ -89,6 +103,7 @@ impl<D: Device, T: TaskDriver<D>> DeviceEnvironment<D, T> {
             config,
             phase: Phase::Idle,
             needs_recovery: false,
+            released: false,
             horizon: 0,
             steps: 0,
             end: EpisodeEnd::default(),
@@ -149,12 +164,27 @@ impl<D: Device, T: TaskDriver<D>> DeviceEnvironment<D, T> {
         })
     }
 
-    async fn act(&mut self, action: &Action) -> Result<(Observation, bool)> {
+    async fn act(&mut self, action: &Action) -> Result<Acted> {
         if !TASK_ACTIONS.contains(action.kind()) {
-            self.device.perform(action).await?;
+            match self.device.perform(action).await {
+                Err(error) if is_refusal(&error) => return Ok(Acted::Refused(error)),
+                performed => performed?,
+            }
         }
         let ended = action.is_final() || self.driver.ended(&mut self.device).await?;
-        Ok((self.device.screenshot().await?, ended))
+        Ok(Acted::Taken(self.device.screenshot().await?, ended))
+    }
+
+    /// Counts a step that was taken.
+    fn taken(&mut self, action: &Action, ended: bool) -> StepStatus {
+        self.steps += 1;
+        self.end.last_action = Some(action.clone());
+        if let Action::Answer { text } = action {
+            self.end.answer = Some(text.clone());
+        }
+        let status = self.status_after(ended);
+        self.note_end(status);
+        status
     }
 
     fn status_after(&self, ended: bool) -> StepStatus {
@@ -184,6 +214,14 @@ impl<D: Device, T: TaskDriver<D>> DeviceEnvironment<D, T> {
         self.needs_recovery = true;
         Err(error)
     }
+}
+
+/// Whether a device that says so has not been touched (contract 3 of [`Device`]).
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidAction | ErrorKind::Unsupported
+    )
 }
 
 /// Runs `future` for at most `millis`.
@@ -236,20 +274,11 @@ impl<D: Device, T: TaskDriver<D>> Environment for DeviceEnvironment<D, T> {
         self.check_action(action)?;
         self.phase = Phase::Interrupted;
         match within(self.config.step_timeout_ms, "step", self.act(action)).await {
-            Ok((observation, ended)) => {
-                self.steps += 1;
-                self.end.last_action = Some(action.clone());
-                if let Action::Answer { text } = action {
-                    self.end.answer = Some(text.clone());
-                }
-                let status = self.status_after(ended);
-                self.note_end(status);
-                Ok(StepOutcome {
-                    observation,
-                    status,
-                })
-            }
-            Err(error) if error.kind() == ErrorKind::InvalidAction => {
+            Ok(Acted::Taken(observation, ended)) => Ok(StepOutcome {
+                observation,
+                status: self.taken(action, ended),
+            }),
+            Ok(Acted::Refused(error)) => {
                 self.phase = Phase::Running;
                 Err(error)
             }
@@ -273,12 +302,16 @@ impl<D: Device, T: TaskDriver<D>> Environment for DeviceEnvironment<D, T> {
     }
 
     async fn close(&mut self) -> Result<()> {
-        if self.phase == Phase::Closed {
+        if self.released {
             return Ok(());
         }
         self.phase = Phase::Closed;
-        let torn_down = self.driver.tear_down(&mut self.device).await;
-        self.device.close().await.and(torn_down)
+        // Both are tried, whatever becomes of the first; a dropped call is made good by the next.
+        let limit = self.config.close_timeout_ms;
+        let torn_down = within(limit, "tear down", self.driver.tear_down(&mut self.device)).await;
+        let closed = within(limit, "close", self.device.close()).await;
+        self.released = true;
+        closed.and(torn_down)
     }
 }
 
