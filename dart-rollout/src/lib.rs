@@ -17,6 +17,30 @@
 //! | [`events`] | what happened, with times of the runtime's clock |
 //! | [`config`], [`metrics`] | settings and counters |
 //!
+//! # Example
+//!
+//! A policy that draws clicks, on the fakes of `dart-testkit`:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use dart_rollout::{EvaluationPlan, PolicyPool, evaluate};
+//! use dart_testkit::fakes::{FakeFactory, FakePolicy, FakeWeights, task};
+//!
+//! # let mut runtime = tokio::runtime::Builder::new_current_thread();
+//! # let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+//! # runtime.block_on(async {
+//! let worker = || Arc::new(FakePolicy::new(FakeWeights::blank(4, 3))) as _;
+//! let pool = Arc::new(PolicyPool::new(vec![worker(), worker()]));
+//! let mut plan = EvaluationPlan::new(vec![Arc::new(task(4))], 20);
+//! plan.environments = 4;
+//! let found = evaluate(plan, Arc::new(FakeFactory::default()), pool).await?;
+//! assert_eq!(found.judged, 20);
+//! println!("{:.2} of the tasks done", found.overall);
+//! # Ok::<(), dart_core::Error>(())
+//! # }).unwrap();
+//! ```
+//!
 //! # Invariants kept here
 //!
 //! Each request comes back exactly once (I3); every wait has a deadline and a name (I12); time comes

@@ -31,13 +31,13 @@ use crate::{
 };
 
 use route::Routes;
-use sync::Sync;
+use sync::Queue;
 
 /// What routing and sync share.
 struct Inner {
     workers: Vec<Arc<dyn Policy>>,
     routes: Routes,
-    sync: Sync,
+    queue: Queue,
     config: PoolConfig,
     events: Events,
     waiter: OnceLock<Waiter>,
@@ -116,7 +116,7 @@ impl PolicyPool {
         Self {
             inner: Arc::new(Inner {
                 routes: Routes::new(workers.len()),
-                sync: Sync::default(),
+                queue: Queue::default(),
                 workers,
                 config,
                 events: Events(sink),
@@ -155,7 +155,7 @@ impl PolicyPool {
     /// Waits until no weights are on their way: every worker has the newest ones, or failed to load
     /// them. Bounded by the pool's drain and load deadlines, once for each worker.
     pub async fn settled(&self) {
-        self.inner.sync.idle().await;
+        self.inner.queue.idle().await;
     }
 
     /// How many workers take calls now.
@@ -181,7 +181,7 @@ impl PolicyPool {
     ) -> Result<(), PolicyVersion> {
         let here = self.versions().into_iter().max().unwrap_or_default();
         let version = weights.version;
-        let start = self.inner.sync.queue(weights, told, here)?;
+        let start = self.inner.queue.add(weights, told, here)?;
         let event = RolloutEvent::WeightsPublished { version };
         self.inner.events.emit(event);
         if start {

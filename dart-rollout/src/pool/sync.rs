@@ -39,12 +39,12 @@ struct State {
 }
 
 /// The queue of weights: one place, since the newest win.
-pub(super) struct Sync {
+pub(super) struct Queue {
     state: Mutex<State>,
     idle: watch::Sender<bool>,
 }
 
-impl Default for Sync {
+impl Default for Queue {
     fn default() -> Self {
         Self {
             state: Mutex::default(),
@@ -53,10 +53,10 @@ impl Default for Sync {
     }
 }
 
-impl Sync {
+impl Queue {
     /// Queues weights unless newer ones are `here` already or on their way; then gives the newest
     /// version. `true` if the task has to be started.
-    pub(super) fn queue(
+    pub(super) fn add(
         &self,
         weights: WeightsHandle,
         told: Option<oneshot::Sender<Result<()>>>,
@@ -108,7 +108,7 @@ impl Sync {
 
 /// Carries weights until there are none left.
 pub(super) async fn run(inner: &Inner) {
-    while let Some(job) = inner.sync.take() {
+    while let Some(job) = inner.queue.take() {
         carry(inner, job).await;
     }
 }
@@ -120,7 +120,7 @@ async fn carry(inner: &Inner, job: Job) {
     let mut tried = BTreeSet::new();
     let mut failure = None;
     while let Some(policy) = next_worker(inner, &tried) {
-        if let Some(by) = inner.sync.supersede(&mut told) {
+        if let Some(by) = inner.queue.supersede(&mut told) {
             let event = RolloutEvent::WeightsSuperseded { version, by };
             return inner.events.emit(event);
         }

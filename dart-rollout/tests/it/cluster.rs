@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use tokio::{task::yield_now, time::Instant};
 
 use crate::support::{
-    CountingCurator, FnPolicy, HungPolicy, PlannedFactory, decision, millis, weights,
+    CountingCurator, FnPolicy, HungPolicy, PlannedFactory, ServerPolicy, decision, millis, weights,
 };
 
 fn config(environments: usize) -> RolloutConfig {
@@ -187,6 +187,53 @@ fn the_same_seed_gives_the_same_event_log() {
     assert!(first.len() > 100_000, "{} bytes", first.len());
     assert_eq!(first, second);
     assert_ne!(first, other);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_environments_run_at_once() {
+    let workers = (0..4).map(|_| clicker()).collect();
+    let pool = Arc::new(PolicyPool::new(workers));
+    let factory = PlannedFactory::new(Vec::new());
+    let run = Run::start(config(1_000), factory, pool, CountingCurator::new(4_000));
+    let start = run.start;
+    let (curator, _, report) = run.finish().await;
+    curator.assert_each_once();
+    assert_eq!(report.metrics.episodes, 4_000);
+    // Four episodes after another of at most 6 steps of 0.2 s and twice 0.05 s.
+    assert!(start.elapsed() < millis(15_000), "{:?}", start.elapsed());
+}
+
+/// Real threads and real time: what the simulated clock cannot show are races.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn on_several_threads_nothing_is_lost_or_mixed() {
+    let workers: Vec<_> = (0..3).map(|_| Arc::new(ServerPolicy::new(1, 1))).collect();
+    let policies = workers
+        .iter()
+        .map(|worker| Arc::clone(worker) as _)
+        .collect();
+    let pool = Arc::new(PolicyPool::new(policies));
+    let mut factory = PlannedFactory::new(Vec::new());
+    factory.device.latency_ms = (0, 0);
+    let policy = Arc::clone(&pool) as Arc<dyn Policy>;
+    let run = Run::start(config(16), factory, policy, CountingCurator::new(2_000));
+    for version in 1..=40 {
+        tokio::time::sleep(millis(5)).await;
+        pool.publish(weights(version));
+    }
+    let (curator, _, report) = run.finish().await;
+    pool.settled().await;
+    curator.assert_each_once();
+    assert_eq!(
+        (report.metrics.episodes, report.metrics.aborted),
+        (2_000, 0)
+    );
+    assert_eq!(pool.versions(), [PolicyVersion(40); 3]);
+    assert_eq!(pool.in_flight(), 0);
+    for worker in &workers {
+        let state = worker.state.lock().unwrap();
+        assert_eq!(state.overlaps, 0);
+        assert!(state.answered.is_sorted());
+    }
 }
 
 #[tokio::test(start_paused = true)]
