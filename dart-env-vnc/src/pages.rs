@@ -25,6 +25,9 @@ const MAX_FILE: u64 = 16 << 20;
 const MAX_CONNECTIONS: usize = 32;
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// Files that the program brings along: path, which begins with `/`, and content.
+pub type BuiltIn = &'static [(&'static str, &'static str)];
+
 /// A running server; dropping it ends it.
 #[derive(Debug)]
 pub struct PageServer {
@@ -33,11 +36,11 @@ pub struct PageServer {
 }
 
 impl PageServer {
-    /// Serves the files below `folder` on a free port.
+    /// Serves the files below `folder` and the `built_in` ones (path and content) on a free port.
     ///
     /// # Errors
     /// [`Config`](ErrorKind::Config) if the folder does not exist.
-    pub async fn start(folder: &Path) -> Result<Self> {
+    pub async fn start(folder: &Path, built_in: BuiltIn) -> Result<Self> {
         let root = folder
             .canonicalize()
             .map_err(|cause| error(ErrorKind::Config, "no such folder", folder, cause))?;
@@ -49,7 +52,7 @@ impl PageServer {
         let (listener, address) = listen
             .await
             .map_err(|cause| error(ErrorKind::Exhausted, "no free port", folder, cause))?;
-        let task = tokio::spawn(accept(listener, root.into()));
+        let task = tokio::spawn(accept(listener, root.into(), built_in));
         Ok(Self { address, task })
     }
 
@@ -71,7 +74,7 @@ fn error(kind: ErrorKind, message: &'static str, folder: &Path, cause: io::Error
         .caused_by(cause)
 }
 
-async fn accept(listener: TcpListener, root: Arc<Path>) {
+async fn accept(listener: TcpListener, root: Arc<Path>, built_in: BuiltIn) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     // Connections end with the server: dropping the set aborts them.
     let mut connections = tokio::task::JoinSet::new();
@@ -88,13 +91,13 @@ async fn accept(listener: TcpListener, root: Arc<Path>) {
         let root = Arc::clone(&root);
         connections.spawn(async move {
             // A client that goes away or dawdles is its own affair.
-            let _outcome = timeout(DEADLINE, serve(stream, &root)).await;
+            let _outcome = timeout(DEADLINE, serve(stream, &root, built_in)).await;
             drop(slot);
         });
     }
 }
 
-async fn serve(mut stream: TcpStream, root: &Path) -> io::Result<()> {
+async fn serve(mut stream: TcpStream, root: &Path, built_in: BuiltIn) -> io::Result<()> {
     let (reader, mut writer) = stream.split();
     let mut head = Vec::new();
     let mut reader = reader.take(MAX_HEAD);
@@ -103,15 +106,18 @@ async fn serve(mut stream: TcpStream, root: &Path) -> io::Result<()> {
             return writer.write_all(&plain("400 Bad Request")).await;
         }
     }
-    let file = match requested(&head).map(|path| locate(root, path)) {
-        None => return writer.write_all(&plain("400 Bad Request")).await,
-        Some(None) => return writer.write_all(&plain("404 Not Found")).await,
-        Some(Some(file)) => file,
+    let Some(path) = requested(&head) else {
+        return writer.write_all(&plain("400 Bad Request")).await;
     };
-    let body = tokio::fs::read(&file).await?;
+    let (kind, body) = if let Some((name, text)) = built_in.iter().find(|file| file.0 == path) {
+        (content_type(Path::new(name)), text.as_bytes().to_vec())
+    } else if let Some(file) = locate(root, path) {
+        (content_type(&file), tokio::fs::read(&file).await?)
+    } else {
+        return writer.write_all(&plain("404 Not Found")).await;
+    };
     let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        content_type(&file),
+        "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
     writer.write_all(head.as_bytes()).await?;
@@ -193,19 +199,21 @@ mod tests {
     #[tokio::test]
     async fn serves_a_page_with_its_character_set() {
         let folder = folder();
-        let server = PageServer::start(&folder.path().join("html"))
+        let server = PageServer::start(&folder.path().join("html"), &[("/dart/x.js", "1")])
             .await
             .unwrap();
         let answer = ask(&server, b"GET /a.html?x=/.. HTTP/1.1\r\nHost: a\r\n\r\n").await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         assert!(answer.contains("Content-Type: text/html; charset=utf-8\r\n"));
         assert!(answer.contains("Content-Length: 3\r\n") && answer.ends_with("\r\n\r\npä"));
+        let answer = ask(&server, b"GET /dart/x.js HTTP/1.1\r\n\r\n").await;
+        assert!(answer.contains("text/javascript; charset=utf-8") && answer.ends_with("\n1"));
     }
 
     #[tokio::test]
     async fn refuses_what_is_outside_the_folder() {
         let folder = folder();
-        let server = PageServer::start(&folder.path().join("html"))
+        let server = PageServer::start(&folder.path().join("html"), &[("/dart/x.js", "1")])
             .await
             .unwrap();
         for path in [
@@ -237,7 +245,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_is_bounded_in_size() {
         let folder = folder();
-        let server = PageServer::start(&folder.path().join("html"))
+        let server = PageServer::start(&folder.path().join("html"), &[("/dart/x.js", "1")])
             .await
             .unwrap();
         let endless = format!("GET /{} HTTP/1.1\r\n", "a".repeat(MAX_HEAD as usize));
@@ -247,7 +255,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_folder_is_named() {
-        let error = PageServer::start(Path::new("/nonexistent"))
+        let error = PageServer::start(Path::new("/nonexistent"), &[])
             .await
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);

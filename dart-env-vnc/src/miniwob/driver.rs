@@ -19,10 +19,18 @@ use super::{
     config::{MiniwobConfig, TaskParams},
     device::DesktopDevice,
 };
-use crate::{cdp::Cdp, pages::PageServer};
+use crate::{
+    cdp::Cdp,
+    pages::{BuiltIn, PageServer},
+};
 
 const ORIGIN: &str = "dart-env-vnc";
-const PAGE_SCRIPT: &str = include_str!("page.js");
+
+const STAGE: &str = "/dart/stage.html";
+const BUILT_IN: BuiltIn = &[
+    (STAGE, include_str!("stage.html")),
+    ("/dart/page.js", include_str!("page.js")),
+];
 
 /// Seeds of the held-out split have this bit, seeds of training do not.
 const HELD_OUT: u64 = 1 << 63;
@@ -35,7 +43,6 @@ struct PageState {
     done: bool,
     raw: f64,
     ups: u64,
-    visible: bool,
     elements: Option<Vec<UiElement>>,
 }
 
@@ -43,8 +50,8 @@ struct PageState {
 struct Connection {
     browser: SocketAddr,
     cdp: Cdp,
-    /// The page that is loaded and prepared.
-    page: Option<String>,
+    /// The stage is loaded.
+    staged: bool,
 }
 
 /// Sets MiniWoB++ tasks up on a [`DesktopDevice`] and judges them.
@@ -61,6 +68,8 @@ pub struct MiniwobDriver {
     marks: u32,
     /// Releases of a mouse button that the page has seen.
     seen_releases: u64,
+    /// The agent has reloaded or left the page: the episode is over and failed.
+    left: bool,
 }
 
 impl MiniwobDriver {
@@ -70,7 +79,7 @@ impl MiniwobDriver {
     /// # Errors
     /// [`ErrorKind::Config`] if the pages are not there.
     pub async fn start(config: Arc<MiniwobConfig>, list_elements: bool) -> Result<Self> {
-        let pages = PageServer::start(&config.pages_dir).await?;
+        let pages = PageServer::start(&config.pages_dir, BUILT_IN).await?;
         Ok(Self {
             config,
             pages,
@@ -79,6 +88,7 @@ impl MiniwobDriver {
             task: String::new(),
             marks: 0,
             seen_releases: 0,
+            left: false,
         })
     }
 
@@ -93,15 +103,7 @@ impl MiniwobDriver {
 
     /// Evaluates a script; an error drops the connection, since its state is no longer known.
     async fn evaluate(&mut self, script: &str) -> Result<Value> {
-        let Some(connection) = &mut self.connection else {
-            let message = "no page: set a task up first";
-            return Err(Error::new(
-                ErrorKind::Disconnected,
-                ORIGIN,
-                "miniwob",
-                message,
-            ));
-        };
+        let connection = connected(&mut self.connection)?;
         let result = connection.cdp.evaluate(script).await;
         if result.is_err() {
             self.connection = None;
@@ -109,8 +111,11 @@ impl MiniwobDriver {
         result
     }
 
-    async fn state(&mut self, script: &str) -> Result<PageState> {
-        let value = self.evaluate(script).await?;
+    /// The page's state; `None` if there is no page any more, which is the agent's doing: it has
+    /// reloaded or left it.
+    async fn state(&mut self, call: &str) -> Result<Option<PageState>> {
+        let script = format!("window.stage ? stage.{call} : null");
+        let value = self.evaluate(&script).await?;
         serde_json::from_value(value).map_err(|cause| {
             let message = "the page does not answer as it should";
             Error::new(ErrorKind::Protocol, ORIGIN, "miniwob", message).caused_by(cause)
@@ -129,29 +134,24 @@ impl MiniwobDriver {
         self.connection = Some(Connection {
             browser,
             cdp: Cdp::connect(browser, timeout).await?,
-            page: None,
+            staged: false,
         });
         Ok(())
     }
 
-    /// Makes sure that `page` is loaded; returns whether it had to be.
-    async fn open(&mut self, page: &str) -> Result<bool> {
-        let path = self.config.page_path(page)?;
-        let url = self.pages.url(&path);
-        let Size { width, height } = self.config.screen;
-        let prepare = format!("({PAGE_SCRIPT})('{path}', {width}, {height})");
-        let Some(connection) = &mut self.connection else {
-            return Ok(false);
-        };
-        if connection.page.as_deref() == Some(page) {
-            return Ok(false);
+    /// Makes sure that the stage is loaded and in front, alone.
+    async fn open_stage(&mut self) -> Result<()> {
+        let url = self.pages.url(STAGE);
+        let deadline = Instant::now() + Duration::from_millis(self.config.command_timeout_ms);
+        let connection = connected(&mut self.connection)?;
+        if connection.staged {
+            return Ok(());
         }
-        connection.page = None;
         connection.cdp.close_others().await?;
         connection.cdp.navigate(&url).await?;
-        let deadline = Instant::now() + Duration::from_millis(self.config.command_timeout_ms);
+        let loaded = format!("location.href === '{url}' && typeof stage === 'object'");
         loop {
-            match connection.cdp.evaluate(&prepare).await {
+            match connection.cdp.evaluate(&loaded).await {
                 Ok(Value::Bool(true)) => break,
                 // Half loaded, or the old page going away under the script.
                 Ok(_) => {}
@@ -159,46 +159,37 @@ impl MiniwobDriver {
                 Err(error) => return Err(error),
             }
             if Instant::now() >= deadline {
-                let message = "the page does not load";
-                return Err(
-                    Error::new(ErrorKind::Timeout, ORIGIN, "set up", message).with("page", page)
-                );
+                let message = "the pages do not load";
+                return Err(Error::new(ErrorKind::Timeout, ORIGIN, "set up", message));
             }
             sleep(Duration::from_millis(5)).await;
         }
-        connection.page = Some(page.to_owned());
-        Ok(true)
+        connection.staged = true;
+        Ok(())
     }
 
-    /// Begins an episode; `None` if the page has lost what it was prepared with or is not in front,
-    /// as when the agent has reloaded it or opened another.
+    /// Begins an episode; `None` if the stage is lost or not in front, as when the agent has
+    /// reloaded it or opened another page.
     async fn begin(
         &mut self,
         device: &mut DesktopDevice,
         page: &str,
         seed: u64,
     ) -> Result<Option<PageState>> {
-        let fresh = self.open(page).await?;
-        let parking = device.parking();
-        // A fresh page was loaded after the pointer had moved, so it will see no move.
-        let parked = if fresh {
-            "null".to_owned()
-        } else {
-            format!("'{},{}'", parking.x, parking.y)
-        };
+        self.open_stage().await?;
+        let Size { width, height } = self.config.screen;
+        let ScreenPx { x, y } = device.parking();
         let (css, colour) = self.next_mark();
         let list = self.list_elements;
         // The seed is a string: a u64 does not fit a JavaScript number.
-        let script = format!(
-            "window.dart ? dart.reset('{seed}', {parked}, '{css}', {list}) : {{ visible: false, done: true, raw: 0, ups: 0, elements: null }}"
-        );
-        let mut state = self.state(&script).await?;
-        if !state.visible || state.instruction.is_empty() {
-            return Ok(None);
+        let call =
+            format!("reset('{page}', {width}, {height}, '{seed}', '{x},{y}', '{css}', {list})");
+        let mut state = self.state(&call).await?;
+        if let Some(state) = &mut state {
+            device.expect(colour, state.elements.take().map(Arc::from));
+            self.seen_releases = state.ups;
         }
-        device.expect(colour, state.elements.take().map(Arc::from));
-        self.seen_releases = state.ups;
-        Ok(Some(state))
+        Ok(state)
     }
 
     async fn try_set_up(
@@ -210,20 +201,29 @@ impl MiniwobDriver {
         if device.take_recovered() {
             self.connection = None;
         }
+        // The name becomes part of a script: it is that of a file.
+        self.config.page_path(page)?;
         device.neutral().await?;
         let browser = device.desktop()?.devtools_address();
         self.connect(browser).await?;
         for _attempt in 0..2 {
-            if let Some(state) = self.begin(device, page, seed).await? {
+            let state = self.begin(device, page, seed).await?;
+            if let Some(state) = state.filter(|state| !state.instruction.is_empty()) {
                 return Ok(state.instruction.into());
             }
-            if let Some(connection) = &mut self.connection {
-                connection.page = None;
-            }
+            // Begin anew with the browser as it is now.
+            self.connection = None;
+            self.connect(browser).await?;
         }
-        let message = "the page gives no instruction";
+        let message = "the page does not stay in front";
         Err(Error::new(ErrorKind::Protocol, ORIGIN, "set up", message).with("page", page))
     }
+}
+
+fn connected(connection: &mut Option<Connection>) -> Result<&mut Connection> {
+    let message = "no page: set a task up first";
+    let lost = || Error::new(ErrorKind::Disconnected, ORIGIN, "miniwob", message);
+    connection.as_mut().ok_or_else(lost)
 }
 
 /// The seed that a page is given.
@@ -253,6 +253,7 @@ impl TaskDriver<DesktopDevice> for MiniwobDriver {
             self.connection = None;
         }
         self.task = params.page;
+        self.left = false;
         result
     }
 
@@ -260,16 +261,32 @@ impl TaskDriver<DesktopDevice> for MiniwobDriver {
         let expected = self.seen_releases + u64::from(device.take_releases());
         let (css, colour) = self.next_mark();
         let (patience, list) = (self.config.settle_timeout_ms, self.list_elements);
-        let script = format!("dart.settle({expected}, {patience}, '{css}', {list})");
-        let state = self.state(&script).await?;
+        let call = format!("settle({expected}, {patience}, '{css}', {list})");
+        let state = match self.state(&call).await {
+            // The page went away under the script.
+            Err(error) if error.kind() == ErrorKind::Protocol => {
+                tracing::warn!(%error, task = self.task, "taken for a page that was left");
+                None
+            }
+            other => other?,
+        };
+        let Some(state) = state else {
+            self.left = true;
+            return Ok(true);
+        };
         self.seen_releases = state.ups;
         device.expect(colour, state.elements.map(Arc::from));
         Ok(state.done)
     }
 
     async fn score(&mut self, _: &mut DesktopDevice, _: &EpisodeEnd) -> Result<Reward> {
-        let state = self.state("dart.state()").await?;
-        Ok((state.done && state.raw > 0.0).into())
+        if self.left {
+            return Ok(Reward::FAILURE);
+        }
+        let state = self.state("state()").await?;
+        Ok(state
+            .is_some_and(|state| state.done && state.raw > 0.0)
+            .into())
     }
 
     async fn tear_down(&mut self, _: &mut DesktopDevice) -> Result<()> {
@@ -281,7 +298,7 @@ impl TaskDriver<DesktopDevice> for MiniwobDriver {
 #[async_trait]
 impl Demonstrator<DesktopDevice> for MiniwobDriver {
     async fn expert_action(&mut self, _: &mut DesktopDevice) -> Result<Option<Action>> {
-        let script = format!("dart.expert('{}')", self.task);
+        let script = format!("window.stage?.expert('{}')", self.task);
         let at: Option<(i32, i32)> = serde_json::from_value(self.evaluate(&script).await?).ok();
         let at = at.map(|(x, y)| ScreenPx::new(x, y));
         Ok(at

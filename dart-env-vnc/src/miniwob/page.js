@@ -1,7 +1,7 @@
-// Prepares a MiniWoB++ page for episodes and gives the driver four functions, in `window.dart`.
-// Evaluates to a function of (path, width and height of the task): true once the page is ready.
-(path, width, height) => {
-  if (location.pathname !== path || document.readyState !== 'complete') return false;
+// Prepares a MiniWoB++ page for episodes and gives the stage its functions, in `window.dart`. Runs in
+// the page's frame, so it names nothing outside itself. Returns false until the page has begun.
+// `width` and `height` are those of the task.
+window.preparePage = (width, height) => {
   if (typeof core !== 'object' || core.cover_div === null) return false;
   if (window.dart) return true;
 
@@ -39,6 +39,22 @@
     setTimeout(() => { waiting = waiting.filter(other => other !== check); done(false); }, millis);
   });
   const pause = millis => new Promise(done => setTimeout(done, millis));
+
+  // Waits for the images that the page shows for the first time: they would appear at any moment.
+  const known = new Set();
+  const images = () => {
+    const links = [...document.querySelectorAll('*')].flatMap(element =>
+      [...getComputedStyle(element).backgroundImage.matchAll(/url\("([^"]+)"\)/g)].map(match => match[1])
+        .concat(element.tagName === 'IMG' ? element.src : []));
+    const fresh = [...new Set(links)].filter(link => !known.has(link));
+    fresh.forEach(link => known.add(link));
+    const load = link => {
+      const image = new Image();
+      image.src = link;
+      return image.decode().catch(() => {});
+    };
+    return fresh.length && Promise.race([Promise.all(fresh.map(load)), pause(2000)]);
+  };
 
   // Visible text and where it is, for reading labels.
   const role = element => {
@@ -110,21 +126,22 @@
     return null;
   };
   const state = withElements => ({
-    visible: document.visibilityState === 'visible',
     done: WOB_DONE_GLOBAL === true, raw: Number(WOB_RAW_REWARD_GLOBAL) || 0, ups,
     elements: withElements ? elements() : null,
   });
 
   window.dart = {
-    // Begins the episode of `seed`. `parked` is where the pointer should be by now, or null.
-    reset: async (seed, parked, colour, withElements) => {
-      if (parked) await until(() => at === parked, 100);
+    // Waits until the page has seen the pointer at `place`, but not for long.
+    parked: place => until(() => at === place, 100),
+    // Begins the episode of `seed`.
+    reset: async (seed, colour, withElements) => {
       document.activeElement?.blur?.();
       Math.seedrandom(seed);
       core.startEpisodeReal();
       for (let tries = 0; WOB_TASK_READY === false && tries < 500; tries += 1) await pause(10);
       document.activeElement?.blur?.();
       scrollTo(0, 0);
+      await images();
       paint(colour);
       return { instruction: core.getUtterance(), ...state(withElements) };
     },
@@ -143,4 +160,4 @@
     },
   };
   return true;
-}
+};

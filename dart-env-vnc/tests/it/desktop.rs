@@ -127,7 +127,7 @@ async fn a_desktop_shows_a_page_and_leaves_nothing_behind() {
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.html"), "<title>ä</title>").unwrap();
-    let pages = PageServer::start(folder.path()).await.unwrap();
+    let pages = PageServer::start(folder.path(), &[]).await.unwrap();
     let config = DesktopConfig::default();
     let desktop = Desktop::start(&config, &pages.url("/a.html"))
         .await

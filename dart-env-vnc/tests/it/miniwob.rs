@@ -190,10 +190,14 @@ async fn nothing_of_the_reward_is_in_the_document() {
     let mut cdp = Cdp::connect(browser, Duration::from_secs(10))
         .await
         .unwrap();
-    let script = "document.querySelectorAll(\
-        '#reward-display, #click-canvas, #sync-task-cover, #reward-last, #timer-countdown').length";
-    assert_eq!(cdp.evaluate(script).await.unwrap(), 0);
-    let text = cdp.evaluate("document.body.innerText").await.unwrap();
+    let page = "document.querySelector('iframe.shown').contentDocument";
+    let script = format!(
+        "{page}.querySelectorAll(\
+        '#reward-display, #click-canvas, #sync-task-cover, #reward-last, #timer-countdown').length"
+    );
+    assert_eq!(cdp.evaluate(&script).await.unwrap(), 0);
+    let text = cdp.evaluate(&format!("{page}.body.innerText")).await;
+    let text = text.unwrap();
     let text = text.as_str().unwrap();
     assert!(
         text.contains("Click the button.") && !text.contains("reward"),
