@@ -1,6 +1,7 @@
--- Trajectories and their steps. Pixels are files: blobs/<2 digits>/<62 digits>, named by the BLAKE3
--- of the raw RGB bytes. Unsigned 64-bit numbers are kept as the signed ones with the same bits.
--- Token ids, log-probs and entropies are arrays of little-endian 32-bit numbers.
+-- Trajectories and their steps. Images are named by the BLAKE3 of their raw RGB bytes and packed by
+-- zstd; small ones are rows, large ones files: blobs/<2 digits>/<62 digits>. Unsigned 64-bit numbers
+-- are kept as the signed ones with the same bits. Token ids, log-probs and entropies are arrays of
+-- little-endian 32-bit numbers.
 
 CREATE TABLE tasks (
     seq    INTEGER PRIMARY KEY,
@@ -25,6 +26,11 @@ CREATE TABLE trajectories (
 ) STRICT;
 
 CREATE INDEX trajectories_of_task ON trajectories (task_id, seq);
+
+CREATE TABLE images (
+    hash   BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
+    packed BLOB NOT NULL
+) STRICT;
 
 CREATE TABLE steps (
     trajectory        INTEGER NOT NULL REFERENCES trajectories (seq) ON DELETE CASCADE,

@@ -2,6 +2,7 @@
 
 mod batches;
 mod common;
+mod conformance;
 mod manager;
 mod properties;
 mod resume;

@@ -55,24 +55,30 @@ fn reply(request: &RolloutRequest, version: u64) -> dart_core::Trajectory {
 async fn run(manager: &DataManager, from: u64, rounds: u64) -> Vec<String> {
     let mut seen = Vec::new();
     for version in from..from + rounds {
-        let batch = loop {
-            if let Some(batch) = ready(manager.next_batch()).await {
-                break batch.unwrap().unwrap();
-            }
+        while manager.status().groups_ready < manager.status().groups_needed {
             let request = request(manager).await;
             seen.push(format!("{request:?}"));
             manager.ingest(reply(&request, version)).await.unwrap();
-        };
+        }
+        // Nothing is too old here, so enough groups are a batch.
+        let batch = manager.next_batch().await.unwrap().unwrap();
         seen.push(format!("{:?} {:?}", batch.id, outline(&batch)));
         manager.commit(commit(batch.id, version + 1)).await.unwrap();
     }
     seen
 }
 
+fn assert_same(got: &[String], expected: &[String]) {
+    for (index, (got, expected)) in got.iter().zip(expected).enumerate() {
+        assert_eq!(got, expected, "event {index}");
+    }
+    assert_eq!(got.len(), expected.len());
+}
+
 #[tokio::test]
 async fn the_same_seed_and_answers_give_the_same_run() {
     let manager = || manager_on(adaptive(), Arc::new(MemoryStore::transient()));
-    assert_eq!(run(&manager(), 0, 6).await, run(&manager(), 0, 6).await);
+    assert_same(&run(&manager(), 0, 6).await, &run(&manager(), 0, 6).await);
 }
 
 #[tokio::test]
@@ -90,7 +96,7 @@ async fn a_restored_manager_goes_on_as_if_nothing_had_happened() {
     let restored = manager_on(adaptive(), store);
     restored.restore(&snapshot).await.unwrap();
     assert_eq!(restored.snapshot().await.unwrap(), snapshot);
-    assert_eq!(run(&restored, 3, 4).await, expected);
+    assert_same(&run(&restored, 3, 4).await, &expected);
 }
 
 #[tokio::test]
@@ -169,7 +175,7 @@ async fn sqlite_alone_is_enough_to_go_on() {
     let store = Arc::new(SqliteStore::open(dir.path()).await.unwrap());
     let restored = manager_on(adaptive(), store);
     restored.restore(&snapshot).await.unwrap();
-    assert_eq!(run(&restored, 2, 3).await, expected);
+    assert_same(&run(&restored, 2, 3).await, &expected);
 }
 
 #[tokio::test]

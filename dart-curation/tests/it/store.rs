@@ -48,10 +48,15 @@ fn assert_same(got: &Trajectory, put: &Trajectory) {
     assert_eq!(contents(got), contents(put));
 }
 
-/// Without a cache: everything comes from the disk.
+/// Without a cache, every image a file.
 async fn open(dir: &Path) -> SqliteStore {
+    open_with(dir, 0).await
+}
+
+async fn open_with(dir: &Path, inline_kilobytes: usize) -> SqliteStore {
     let config = SqliteConfig {
         cache_megabytes: 0,
+        inline_kilobytes,
         synchronous: Synchronous::Full,
     };
     SqliteStore::open_with(dir, config).await.unwrap()
@@ -59,7 +64,6 @@ async fn open(dir: &Path) -> SqliteStore {
 
 #[tokio::test]
 async fn what_comes_back_is_what_was_put() {
-    let dir = tempfile::tempdir().unwrap();
     let mut other = trajectory(2);
     other.outcome = Outcome::Aborted;
     other.error = Some("cut".into());
@@ -71,18 +75,24 @@ async fn what_comes_back_is_what_was_put() {
     empty.steps.clear();
     empty.outcome = Outcome::PolicyFault;
     let all = [trajectory(1), other, empty, trajectory(u128::MAX)];
-    let store = open(dir.path()).await;
-    for put in &all {
-        store.put(Arc::new(put.clone())).await.unwrap();
-        assert_same(&store.get(put.id).await.unwrap().unwrap(), put);
+    // The second time images that are files become rows, and the other way round.
+    for (inline, reopened_inline) in [(0, 64), (64, 0)] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open_with(dir.path(), inline).await;
+        for put in &all {
+            store.put(Arc::new(put.clone())).await.unwrap();
+            assert_same(&store.get(put.id).await.unwrap().unwrap(), put);
+        }
+        store.close().await.unwrap();
+        drop(store);
+        let store = open_with(dir.path(), reopened_inline).await;
+        for put in &all {
+            assert_same(&store.get(put.id).await.unwrap().unwrap(), put);
+            store.put(Arc::new(put.clone())).await.unwrap();
+            assert_same(&store.get(put.id).await.unwrap().unwrap(), put);
+        }
+        assert!(store.get(TrajectoryId(99)).await.unwrap().is_none());
     }
-    store.close().await.unwrap();
-    drop(store);
-    let store = open(dir.path()).await;
-    for put in &all {
-        assert_same(&store.get(put.id).await.unwrap().unwrap(), put);
-    }
-    assert!(store.get(TrajectoryId(99)).await.unwrap().is_none());
 }
 
 async fn keeps_the_contract(store: &dyn TrajectoryStore) {

@@ -1,17 +1,15 @@
 //! Trajectories that were stored a moment ago and will be trained on in another.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use dart_core::{Trajectory, TrajectoryId};
 
 /// Keeps the latest trajectories in memory, up to a number of bytes.
 #[derive(Debug)]
 pub(super) struct Cache {
-    bodies: BTreeMap<TrajectoryId, Arc<Trajectory>>,
-    order: VecDeque<TrajectoryId>,
+    bodies: BTreeMap<TrajectoryId, (u64, Arc<Trajectory>)>,
+    by_age: BTreeMap<u64, TrajectoryId>,
+    next: u64,
     bytes: usize,
     limit: usize,
 }
@@ -20,36 +18,34 @@ impl Cache {
     pub(super) const fn new(limit: usize) -> Self {
         Self {
             bodies: BTreeMap::new(),
-            order: VecDeque::new(),
+            by_age: BTreeMap::new(),
+            next: 0,
             bytes: 0,
             limit,
         }
     }
 
     pub(super) fn get(&self, id: TrajectoryId) -> Option<Arc<Trajectory>> {
-        self.bodies.get(&id).cloned()
+        self.bodies.get(&id).map(|(_, body)| body.clone())
     }
 
     pub(super) fn insert(&mut self, body: Arc<Trajectory>) {
         self.remove(body.id);
         self.bytes += size(&body);
-        self.order.push_back(body.id);
-        self.bodies.insert(body.id, body);
+        self.by_age.insert(self.next, body.id);
+        self.bodies.insert(body.id, (self.next, body));
+        self.next += 1;
         while self.bytes > self.limit {
-            let Some(oldest) = self.order.pop_front() else {
+            let Some((_, oldest)) = self.by_age.pop_first() else {
                 break;
             };
             self.remove(oldest);
         }
-        // Removed ones leave their place in the order behind.
-        if self.order.len() > 2 * self.bodies.len() + 64 {
-            let bodies = &self.bodies;
-            self.order.retain(|id| bodies.contains_key(id));
-        }
     }
 
     pub(super) fn remove(&mut self, id: TrajectoryId) {
-        if let Some(body) = self.bodies.remove(&id) {
+        if let Some((age, body)) = self.bodies.remove(&id) {
+            self.by_age.remove(&age);
             self.bytes -= size(&body);
         }
     }
@@ -102,6 +98,6 @@ mod tests {
             cache.remove(TrajectoryId(4));
         }
         assert_eq!(cache.bytes, 2 * 1024);
-        assert!(cache.order.len() < 80, "{}", cache.order.len());
+        assert_eq!(cache.by_age.len(), cache.bodies.len());
     }
 }

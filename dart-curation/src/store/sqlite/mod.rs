@@ -53,6 +53,10 @@ pub struct SqliteConfig {
     /// What data is safe from when a call returns. Default normal: tens of thousands of rows a
     /// second instead of thousands.
     pub synchronous: Synchronous,
+    /// Kilobytes up to which a compressed image is kept in the database instead of a file of its own.
+    /// Default 64: below some 100 KB rows are cheaper than files, and those of a real desktop are
+    /// several times as large.
+    pub inline_kilobytes: usize,
     /// Megabytes of trajectories kept in memory for the batch that they will be part of. Default 256.
     pub cache_megabytes: usize,
 }
@@ -61,6 +65,7 @@ impl Default for SqliteConfig {
     fn default() -> Self {
         Self {
             synchronous: Synchronous::Normal,
+            inline_kilobytes: 64,
             cache_megabytes: 256,
         }
     }
@@ -105,7 +110,11 @@ impl SqliteStore {
         std::fs::create_dir_all(dir).map_err(io("create", dir))?;
         let lock = lock::lock(dir)?;
         let full = config.synchronous == Synchronous::Full;
-        let blobs = Arc::new(Blobs::open(dir.join("blobs"), full)?);
+        let blobs = Arc::new(Blobs::open(
+            dir.join("blobs"),
+            config.inline_kilobytes << 10,
+            full,
+        )?);
         let options = SqliteConnectOptions::new()
             .filename(dir.join("trajectories.sqlite"))
             .create_if_missing(true)
@@ -119,7 +128,9 @@ impl SqliteStore {
             .busy_timeout(Duration::from_secs(5))
             .disable_statement_logging();
         let mut connection = options.connect().await?;
-        sqlx::migrate!().run(&mut connection).await?;
+        // Not `run`: the future of that cannot be shown to be Send.
+        let migrations = sqlx::migrate!();
+        migrations.run_direct(None, &mut connection, false).await?;
         let reader = options.read_only(true).connect().await?;
         let (orders, received) = mpsc::channel(QUEUE);
         let writer = Writer {
@@ -172,10 +183,13 @@ impl SqliteStore {
         };
         let stored = StoredTrajectory::of_row(&row)?;
         let task = self.task(&mut reader, id, row.try_get("task")?).await?;
-        let rows = sqlx::query("SELECT * FROM steps WHERE trajectory = ?1 ORDER BY step")
-            .bind(stored.seq)
-            .fetch_all(&mut *reader)
-            .await?;
+        let rows = sqlx::query(
+            "SELECT steps.*, images.packed FROM steps LEFT JOIN images ON images.hash = steps.frame
+             WHERE trajectory = ?1 ORDER BY step",
+        )
+        .bind(stored.seq)
+        .fetch_all(&mut *reader)
+        .await?;
         let steps = rows.iter().map(|row| StoredStep::of_row(id, row));
         let trajectory = Trajectory {
             id: stored.id,

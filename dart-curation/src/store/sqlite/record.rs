@@ -9,7 +9,7 @@ use dart_core::{
 use serde::{Serialize, de::DeserializeOwned};
 use sqlx::{Row, sqlite::SqliteRow};
 
-use super::blobs::{Blobs, FrameHash};
+use super::blobs::{Blobs, FrameHash, StoredImage};
 use crate::error::{CurationError, Result};
 
 /// Steps of one trajectory at most.
@@ -33,7 +33,7 @@ pub(super) struct TrajectoryRecord {
 
 #[derive(Debug)]
 pub(super) struct StepRecord {
-    pub(super) frame: FrameHash,
+    pub(super) frame: StoredImage,
     pub(super) ui: Option<String>,
     pub(super) action: String,
     pub(super) prompt: Vec<u8>,
@@ -111,6 +111,8 @@ impl StepRecord {
 #[derive(Debug)]
 pub(super) struct StoredStep {
     frame: FrameHash,
+    /// The image, if it is in the database.
+    packed: Option<Vec<u8>>,
     size: Size,
     last_action_error: Option<String>,
     ui: Option<Arc<[UiElement]>>,
@@ -140,6 +142,7 @@ impl StoredStep {
             frame: frame
                 .try_into()
                 .map_err(|error| malformed(id, "image name", error))?,
+            packed: row.try_get("packed")?,
             size: Size::new(row.try_get("width")?, row.try_get("height")?),
             last_action_error: row.try_get("last_action_error")?,
             ui: ui.map(Arc::from),
@@ -174,7 +177,7 @@ impl StoredStep {
             .find(|(hash, step)| *hash == self.frame && step.observation.frame.size() == self.size);
         let frame: Frame = match same {
             Some((_, step)) => step.observation.frame.clone(),
-            None => blobs.load(&self.frame, self.size)?,
+            None => blobs.load(&self.frame, self.size, self.packed.as_deref())?,
         };
         let step = Step {
             observation: Observation {

@@ -10,7 +10,7 @@ use sqlx::{Connection, Sqlite, SqliteConnection, Transaction};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    blobs::Blobs,
+    blobs::{Blobs, FrameHash},
     record::{StepRecord, TrajectoryRecord},
 };
 use crate::error::{CurationError, Result};
@@ -101,6 +101,7 @@ impl Writer {
 
     /// Writes all that could be prepared in one transaction. If it fails, all of it fails.
     async fn write_prepared(&mut self, prepared: Vec<Result<Write>>) -> Vec<Result<()>> {
+        let images = image_hashes(&prepared);
         let mut results = Vec::with_capacity(prepared.len());
         let written = async {
             let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await?;
@@ -113,7 +114,12 @@ impl Writer {
             transaction.commit().await.map_err(CurationError::from)
         };
         match written.await {
-            Ok(()) => results,
+            Ok(()) => {
+                images
+                    .into_iter()
+                    .for_each(|hash| self.blobs.remember(hash));
+                results
+            }
             Err(error) => {
                 let error = Arc::new(error);
                 let failed = std::iter::repeat_with(|| Err(CurationError::Write(error.clone())));
@@ -130,6 +136,17 @@ fn prepare(job: Job, blobs: &Blobs) -> Result<Write> {
         Job::Rewind(version) => Ok(Write::Rewind(version)),
         Job::Close => Err(CurationError::WriterGone),
     }
+}
+
+/// The images that will be in the database once these are written.
+fn image_hashes(prepared: &[Result<Write>]) -> Vec<FrameHash> {
+    let records = prepared.iter().filter_map(|write| match write {
+        Ok(Write::Put(record)) => Some(record),
+        _ => None,
+    });
+    let images = records.flat_map(|record| record.steps.iter().map(|step| &step.frame));
+    let packed = images.filter(|image| image.packed.is_some());
+    packed.map(|image| image.hash).collect()
 }
 
 type Tx<'a> = Transaction<'a, Sqlite>;
@@ -203,6 +220,13 @@ async fn put_step(
     record: &TrajectoryRecord,
     row: &StepRecord,
 ) -> Result<()> {
+    if let Some(packed) = &row.frame.packed {
+        sqlx::query("INSERT INTO images (hash, packed) VALUES (?1, ?2) ON CONFLICT DO NOTHING")
+            .bind(&row.frame.hash[..])
+            .bind(packed)
+            .execute(&mut **tx)
+            .await?;
+    }
     let step = &record.body.steps[index];
     let size = step.observation.frame.size();
     sqlx::query(
@@ -214,7 +238,7 @@ async fn put_step(
     )
     .bind(seq)
     .bind(index as i64)
-    .bind(&row.frame[..])
+    .bind(&row.frame.hash[..])
     .bind(size.width)
     .bind(size.height)
     .bind(step.observation.last_action_error.as_deref())
