@@ -90,8 +90,18 @@ impl VncDevice {
         let (host, port) = device.config.address()?;
         let connection = device.open(host, port).await;
         device.connection = Some(device.explain("connect", connection)?);
-        device.refresh_spec();
+        device.take_over("connect").await?;
         Ok(device)
+    }
+
+    /// Puts a new connection into a known state.
+    async fn take_over(&mut self, operation: &'static str) -> Result<()> {
+        self.refresh_spec();
+        let steps = self.input.take_over(self.spec.screen);
+        let done = self.act(steps).await;
+        self.explain(operation, done)?;
+        self.refresh_spec();
+        Ok(())
     }
 
     async fn open(&self, host: &str, port: u16) -> Result<Connection, RfbError> {
@@ -267,10 +277,7 @@ impl Device for VncDevice {
         self.release_now();
         self.connection = None;
         self.connection = Some(self.reopen().await?);
-        self.refresh_spec();
-        let release = self.input.release_everything(self.spec.screen);
-        let released = self.act(release).await;
-        self.explain("recover", released)?;
+        self.take_over("recover").await?;
         self.interrupted = false;
         Ok(())
     }

@@ -111,20 +111,23 @@ impl InputState {
         }
     }
 
-    /// Releases what is held, every modifier and every button, whoever pressed them: the state of
-    /// a server that was just connected to is not known.
-    pub(crate) fn release_everything(&self, screen: Size) -> Vec<Step> {
+    /// Makes the state of a server that was just connected to known, whoever used it before:
+    /// releases what is held, every modifier and every button, and puts the pointer where we
+    /// think it is. Until a client has moved it, TigerVNC paints the pointer into the pixels, also
+    /// for clients that draw it themselves; hence the step aside.
+    pub(crate) fn take_over(&self, screen: Size) -> Vec<Step> {
         let mut steps = self.release(screen);
         steps.extend(keysym::MODIFIERS.map(|keysym| Step::Key {
             keysym,
             down: false,
         }));
-        if self.buttons == 0 {
-            steps.push(Step::Pointer {
-                at: self.at(screen),
-                buttons: 0,
-            });
+        let at = self.at(screen);
+        let aside = [ScreenPx::new(at.x - 1, at.y), ScreenPx::new(at.x, at.y - 1)];
+        if let Some(at) = aside.into_iter().find(|aside| screen.contains(*aside)) {
+            // The server compares positions only when it has nothing else to read.
+            steps.extend([Step::Pointer { at, buttons: 0 }, Step::Sync]);
         }
+        steps.push(Step::Pointer { at, buttons: 0 });
         steps
     }
 
@@ -500,7 +503,7 @@ mod tests {
             state.apply(step, &mut Vec::new());
         }
         assert!(state.is_idle());
-        assert_eq!(keys(&state.release_everything(SCREEN)).len(), 8);
+        assert_eq!(keys(&state.take_over(SCREEN)).len(), 8);
     }
 
     fn any_action() -> impl Strategy<Value = Action> {
