@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dart_core::{
-    Action, ActionKind, ActionSet, Device, DeviceSpec, Error, ErrorKind, Observation, Result, Size,
+    Action, ActionKind, ActionSet, Device, DeviceSpec, Error, ErrorKind, Frame, Observation,
+    Result, Size,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -207,6 +208,23 @@ impl VncDevice {
         connection.settle(quiet, longest).await
     }
 
+    /// After a resize the pointer has to be placed again.
+    async fn follow_resize(&mut self) -> Result<(), RfbError> {
+        let screen = self.connection()?.size();
+        if screen == self.spec.screen {
+            return Ok(());
+        }
+        tracing::debug!(%screen, "the desktop was resized");
+        self.spec.screen = screen;
+        self.act(self.input.place_pointer(screen)).await
+    }
+
+    async fn fresh_frame(&mut self) -> Result<Frame, RfbError> {
+        self.connection()?.sync().await?;
+        self.follow_resize().await?;
+        self.connection()?.frame()
+    }
+
     /// Reconnects; a server that does not listen yet is given until the deadline.
     async fn reopen(&self) -> Result<Connection> {
         let (host, port) = self.config.address()?;
@@ -242,19 +260,16 @@ impl Device for VncDevice {
 
     async fn screenshot(&mut self) -> Result<Observation> {
         self.check_open("screenshot")?;
-        let taken = async {
-            let connection = self.connection()?;
-            connection.sync().await?;
-            connection.frame()
-        };
-        let frame = self.explain("screenshot", taken.await)?;
+        let frame = self.fresh_frame().await;
+        let frame = self.explain("screenshot", frame)?;
         self.spec.screen = frame.size();
         Ok(Observation::of(frame))
     }
 
     async fn perform(&mut self, action: &Action) -> Result<()> {
         self.check_open("perform")?;
-        self.refresh_spec();
+        let followed = self.follow_resize().await;
+        self.explain("perform", followed)?;
         self.check_action(action)?;
         let screen = self.spec.screen;
         let steps = if self.interrupted {

@@ -112,22 +112,30 @@ impl InputState {
     }
 
     /// Makes the state of a server that was just connected to known, whoever used it before:
-    /// releases what is held, every modifier and every button, and puts the pointer where we
-    /// think it is. Until a client has moved it, TigerVNC paints the pointer into the pixels, also
-    /// for clients that draw it themselves; hence the step aside.
+    /// releases what is held, every modifier and every button, and places the pointer.
     pub(crate) fn take_over(&self, screen: Size) -> Vec<Step> {
         let mut steps = self.release(screen);
         steps.extend(keysym::MODIFIERS.map(|keysym| Step::Key {
             keysym,
             down: false,
         }));
+        steps.extend(self.released().place_pointer(screen));
+        steps
+    }
+
+    /// Puts the pointer where we think it is. While the server thinks otherwise (at first, and
+    /// when a resize has moved it), TigerVNC paints it into the pixels, also for clients that draw
+    /// it themselves; hence the step aside.
+    pub(crate) fn place_pointer(&self, screen: Size) -> Vec<Step> {
+        let buttons = self.buttons;
         let at = self.at(screen);
         let aside = [ScreenPx::new(at.x - 1, at.y), ScreenPx::new(at.x, at.y - 1)];
+        let mut steps = Vec::new();
         if let Some(at) = aside.into_iter().find(|aside| screen.contains(*aside)) {
             // The server compares positions only when it has nothing else to read.
-            steps.extend([Step::Pointer { at, buttons: 0 }, Step::Sync]);
+            steps.extend([Step::Pointer { at, buttons }, Step::Sync]);
         }
-        steps.push(Step::Pointer { at, buttons: 0 });
+        steps.push(Step::Pointer { at, buttons });
         steps
     }
 
