@@ -211,6 +211,12 @@ impl TrainableModel for VlmModel {
         &self.device
     }
 
+    fn weights_metadata(&self) -> dart_core::Result<Option<(String, String)>> {
+        let config = serde_json::to_string(&self.net.config)
+            .map_err(|error| PolicyError::Weights(error.to_string()))?;
+        Ok(Some((CONFIG_KEY.to_owned(), config)))
+    }
+
     fn forward(
         &self,
         batch: &Batch,

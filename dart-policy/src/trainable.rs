@@ -61,6 +61,12 @@ pub trait TrainableModel: Send + Sync + 'static {
     /// Where they live.
     fn device(&self) -> &Device;
 
+    /// What the file of the weights says beside the tensors, as an entry of its safetensors header:
+    /// the model's shape, for example. One entry at most, because several would have no fixed order.
+    fn weights_metadata(&self) -> Result<Option<(String, String)>> {
+        Ok(None)
+    }
+
     /// Runs `batch.samples[i]` for each `i` of `samples`, in that order, under teacher forcing.
     ///
     /// # Errors
