@@ -5,7 +5,8 @@ use dart_policy::Parameters;
 
 use crate::error::Result;
 
-/// One gradient for each parameter; `None` where the loss did not reach it.
+/// One gradient for each parameter; `None` where the loss did not reach it. Models that compute
+/// all gradients at once give zeros there: weight decay alone must not move such a parameter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Gradients(Vec<Option<Vec<f32>>>);
 
@@ -19,7 +20,8 @@ impl Gradients {
                     return Ok(None);
                 };
                 let flat = gradient.to_dtype(DType::F32)?.flatten_all()?;
-                Ok(Some(flat.to_vec1::<f32>()?))
+                let numbers = flat.to_vec1::<f32>()?;
+                Ok(numbers.iter().any(|g| *g != 0.0).then_some(numbers))
             })
             .collect::<Result<_>>()
             .map(Self)

@@ -153,10 +153,10 @@ impl<M: TrainableModel> GrpoLearner<M> {
     }
 
     fn write(&self, dir: &Path) -> Result<()> {
-        state::write_weights(&dir.join(state::WEIGHTS), self.model.parameters())?;
+        state::write_weights(&dir.join(state::WEIGHTS), &*self.model)?;
         state::write_optimizer(&dir.join(state::OPTIMIZER), &self.adam)?;
         if let Some(reference) = &self.reference {
-            state::write_weights(&dir.join(state::REFERENCE), reference.parameters())?;
+            state::write_weights(&dir.join(state::REFERENCE), &**reference)?;
         }
         let steps = self.adam.moments.iter();
         let steps = steps.map(|(name, m)| (name.clone(), m.steps)).collect();
@@ -191,7 +191,7 @@ impl<M: TrainableModel> GrpoLearner<M> {
     }
 
     fn publish(&self) -> Result<WeightsHandle> {
-        let bytes = state::encode_weights(self.model.parameters())?;
+        let bytes = state::encode_weights(&*self.model)?;
         Ok(WeightsHandle {
             version: self.progress.version,
             digest: blake3::hash(&bytes).to_hex().as_str().into(),

@@ -256,3 +256,111 @@ pub(crate) fn tokens(batch: &Batch, samples: &[usize], known: &Known, count: usi
     }
     tokens
 }
+
+#[cfg(test)]
+mod tests {
+    use dart_core::{
+        BatchId, GroupId, LogProbKind, PolicyVersion, Prompt, Sample, SampleOrigin, TrajectoryId,
+    };
+    use dart_kernels::{RowStats, TokenLoss, row_stats, token_loss::token_loss};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn numbers(value: &Value) -> Vec<f64> {
+        let values = value.as_array().unwrap().iter();
+        values.map(|v| v.as_f64().unwrap()).collect()
+    }
+
+    fn row(log_prob: f64, entropy: f64) -> RowStats {
+        RowStats {
+            log_prob,
+            entropy,
+            ..row_stats(&[0.0], 0, 1.0)
+        }
+    }
+
+    fn sample(step: &Value, advantage: f64) -> Sample {
+        let single = |name: &str| numbers(&step[name]).iter().map(|x| *x as f32).collect();
+        Sample {
+            trajectory: TrajectoryId(0),
+            step: 0,
+            group: GroupId(0),
+            origin: SampleOrigin::Rollout,
+            prompt: Prompt::default(),
+            response: numbers(&step["targets"])
+                .iter()
+                .map(|x| *x as u32)
+                .collect(),
+            rollout_log_probs: single("rollout"),
+            log_prob_kind: LogProbKind::AfterTemperature,
+            temperature: 1.0,
+            version: PolicyVersion(0),
+            advantage,
+        }
+    }
+
+    /// The whole path of preset `paper` but for the model: entropies, selection, weights, loss.
+    #[test]
+    fn golden_selection_and_loss() {
+        let golden: Value =
+            serde_json::from_str(include_str!("../tests/data/dart_paper.json")).unwrap();
+        let steps = golden["steps"].as_array().unwrap();
+        let advantages = numbers(&golden["advantage_paper_per_step"]);
+        let batch = Batch {
+            id: BatchId(0),
+            objective: Objective::PolicyGradient,
+            images: Vec::new(),
+            samples: steps
+                .iter()
+                .zip(&advantages)
+                .map(|(s, a)| sample(s, *a))
+                .collect(),
+        };
+        let statistics = |log_probs: &str, step: &Value| -> Vec<RowStats> {
+            let logits = step["old_logits"].as_array().unwrap().iter();
+            let given = numbers(&step[log_probs]);
+            logits
+                .zip(given)
+                .map(|(x, lp)| row(lp, row_stats(&numbers(x), 0, 1.0).entropy))
+                .collect()
+        };
+        let of_all =
+            |name: &str| -> Statistics { steps.iter().map(|s| statistics(name, s)).collect() };
+        let kept = select(&batch, &of_all("old"), 0.2);
+        let expected: Vec<bool> = steps.iter().map(|s| s["kept"] == true).collect();
+        assert_eq!(kept, expected);
+        let known = Known {
+            statistics: Some(of_all("old")),
+            reference: Some(of_all("reference")),
+            kept,
+        };
+        let all: Vec<usize> = (0..steps.len()).collect();
+        let count = indices(&known.kept).len();
+        let mut tokens = tokens(&batch, &all, &known, count).into_iter();
+        let (mut loss, mut seen) = (0.0, 0);
+        for (step, sample) in steps.iter().zip(&batch.samples) {
+            let gradient = numbers(&step["grad_current"]);
+            for (t, current) in numbers(&step["current"]).iter().enumerate() {
+                let mut token = tokens.next().unwrap();
+                // Batches hold f32 log-probs; the golden numbers are f64.
+                assert!(
+                    (token.rollout.unwrap() - f64::from(sample.rollout_log_probs[t])).abs() < 1e-12
+                );
+                token.rollout = Some(numbers(&step["rollout"])[t]);
+                let outcome = token_loss(&TokenLoss::PAPER, &token, *current, 0.0);
+                let (got, expected) = (outcome.by_log_prob, gradient[t]);
+                assert!((got - expected).abs() <= 1e-9 * expected.abs().max(1.0));
+                loss += outcome.loss;
+                seen += 1;
+            }
+        }
+        let expected = golden["loss"].as_f64().unwrap();
+        assert!((loss - expected).abs() < 1e-9, "{loss} is not {expected}");
+        assert!(seen > steps.len() && tokens.next().is_none());
+        assert_eq!(
+            crate::TrainerConfig::default().token_loss(),
+            TokenLoss::PAPER
+        );
+    }
+}

@@ -7,11 +7,15 @@
 //! | `optimizer.safetensors` | AdamW's moments, `m.NAME` and `v.NAME` |
 //! | `learner.json` | version and counters |
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    path::Path,
+};
 
 use candle_core::{DType, Tensor};
 use dart_core::{Objective, PolicyVersion};
-use dart_policy::Parameters;
+use dart_policy::{Parameters, TrainableModel};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::{Deserialize, Serialize};
 
@@ -70,22 +74,24 @@ pub(crate) fn check_parameters(parameters: &Parameters) -> Result<()> {
     }
 }
 
-/// The parameters as one safetensors file. The same values give the same bytes.
-pub(crate) fn encode_weights(parameters: &Parameters) -> Result<Vec<u8>> {
+/// The model's parameters and metadata as one safetensors file. The same values give the same bytes.
+pub(crate) fn encode_weights<M: TrainableModel>(model: &M) -> Result<Vec<u8>> {
+    let parameters = model.parameters();
     let values: Vec<Vec<f32>> = parameters
         .iter()
         .map(|(_, var)| var.flatten_all()?.to_vec1())
         .collect::<candle_core::Result<_>>()?;
     let arrays = parameters.iter().zip(&values);
-    encode(arrays.map(|((name, var), values)| Array {
+    let arrays = arrays.map(|((name, var), values)| Array {
         name: name.to_owned(),
         shape: var.dims().to_vec(),
         values,
-    }))
+    });
+    encode(arrays, model.weights_metadata()?)
 }
 
-pub(crate) fn write_weights(path: &Path, parameters: &Parameters) -> Result<()> {
-    write(path, &encode_weights(parameters)?)
+pub(crate) fn write_weights<M: TrainableModel>(path: &Path, model: &M) -> Result<()> {
+    write(path, &encode_weights(model)?)
 }
 
 pub(crate) fn write_optimizer(path: &Path, adam: &AdamW) -> Result<()> {
@@ -96,7 +102,7 @@ pub(crate) fn write_optimizer(path: &Path, adam: &AdamW) -> Result<()> {
             values,
         })
     });
-    write(path, &encode(arrays)?)
+    write(path, &encode(arrays, None)?)
 }
 
 pub(crate) fn write_progress(path: &Path, saved: &Saved) -> Result<()> {
@@ -180,7 +186,10 @@ fn values(path: &Path, file: &SafeTensors, name: &str, shape: &[usize]) -> Resul
         .collect())
 }
 
-fn encode<'a>(arrays: impl Iterator<Item = Array<'a>>) -> Result<Vec<u8>> {
+fn encode<'a>(
+    arrays: impl Iterator<Item = Array<'a>>,
+    metadata: Option<(String, String)>,
+) -> Result<Vec<u8>> {
     let bytes: Vec<(String, Vec<usize>, Vec<u8>)> = arrays
         .map(|array| {
             let bytes = array.values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -191,7 +200,10 @@ fn encode<'a>(arrays: impl Iterator<Item = Array<'a>>) -> Result<Vec<u8>> {
         .iter()
         .map(|(name, shape, bytes)| Ok((name, TensorView::new(Dtype::F32, shape.clone(), bytes)?)))
         .collect::<Result<Vec<_>>>()?;
-    Ok(safetensors::serialize(views, None)?)
+    Ok(safetensors::serialize(
+        views,
+        metadata.map(|entry| HashMap::from([entry])),
+    )?)
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {

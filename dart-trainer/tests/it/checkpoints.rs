@@ -1,0 +1,163 @@
+//! Checkpoints and what can happen to them.
+
+use std::{fs, path::Path};
+
+use dart_core::{Error, ErrorKind, PolicyVersion};
+use dart_trainer::CheckpointDir;
+
+fn write(dir: &CheckpointDir, version: u64) {
+    dir.write(PolicyVersion(version), |path| fill(path, version))
+        .unwrap();
+}
+
+fn fill(path: &Path, version: u64) -> dart_core::Result<()> {
+    fs::write(path.join("weights.bin"), version.to_le_bytes().repeat(1000)).unwrap();
+    fs::write(path.join("state.json"), format!("{{\"v\":{version}}}")).unwrap();
+    Ok(())
+}
+
+fn newest(dir: &CheckpointDir) -> Option<u64> {
+    Some(dir.newest_valid().unwrap()?.version.0)
+}
+
+fn names(root: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(root)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_newest_is_found_and_old_ones_go() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = CheckpointDir::open(root.path().join("checkpoints"), 2).unwrap();
+    assert!(dir.is_empty().unwrap());
+    assert_eq!(newest(&dir), None);
+    for version in [1, 5, 12] {
+        write(&dir, version);
+        assert_eq!(newest(&dir), Some(version));
+    }
+    let path = root.path().join("checkpoints");
+    assert_eq!(names(&path), ["LATEST", "v000005", "v000012"]);
+    let found = dir.newest_valid().unwrap().unwrap();
+    assert_eq!(
+        (found.path.as_path(), found.warning),
+        (path.join("v000012").as_path(), None)
+    );
+    assert_eq!(
+        CheckpointDir::check(&path.join("v000005"))
+            .unwrap()
+            .version
+            .0,
+        5
+    );
+    write(&dir, 12);
+    assert_eq!(newest(&dir), Some(12), "the same version again");
+}
+
+#[test]
+fn damage_is_seen_and_named() {
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 6] = [
+        ("weights.bin", |p| {
+            let mut bytes = fs::read(p.join("weights.bin")).unwrap();
+            bytes[4000] ^= 1;
+            fs::write(p.join("weights.bin"), bytes).unwrap();
+        }),
+        ("weights.bin", |p| {
+            let bytes = fs::read(p.join("weights.bin")).unwrap();
+            fs::write(p.join("weights.bin"), &bytes[..100]).unwrap();
+        }),
+        ("state.json", |p| {
+            fs::remove_file(p.join("state.json")).unwrap()
+        }),
+        ("manifest.json", |p| {
+            fs::write(p.join("manifest.json"), "{").unwrap()
+        }),
+        ("manifest.json", |p| {
+            fs::remove_file(p.join("manifest.json")).unwrap()
+        }),
+        ("../x", |p| {
+            let text = fs::read_to_string(p.join("manifest.json")).unwrap();
+            fs::write(p.join("manifest.json"), text.replace("state.json", "../x")).unwrap();
+        }),
+    ];
+    for (name, damage) in damages {
+        let root = tempfile::tempdir().unwrap();
+        let dir = CheckpointDir::open(root.path(), 3).unwrap();
+        write(&dir, 1);
+        write(&dir, 2);
+        damage(&root.path().join("v000002"));
+        let found = dir.newest_valid().unwrap().unwrap();
+        assert_eq!(found.version.0, 1, "{name}");
+        let warning = found.warning.unwrap();
+        assert!(
+            warning.contains(name) && !warning.contains('\n'),
+            "{warning}"
+        );
+        let error = CheckpointDir::check(&root.path().join("v000002")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Storage);
+        damage(&root.path().join("v000001"));
+        assert_eq!(newest(&dir), None, "both are damaged");
+    }
+}
+
+#[test]
+fn a_version_that_latest_does_not_name_never_happened() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = CheckpointDir::open(root.path(), 3).unwrap();
+    write(&dir, 1);
+    write(&dir, 2);
+    fs::write(root.path().join("LATEST"), "v000001").unwrap();
+    assert_eq!(newest(&dir), Some(1));
+    write(&dir, 2);
+    assert_eq!(newest(&dir), Some(2));
+    for garbage in ["", "v2", "v000009", "../etc"] {
+        fs::write(root.path().join("LATEST"), garbage).unwrap();
+        let found = dir.newest_valid().unwrap().unwrap();
+        assert_eq!(found.version.0, 2);
+        assert!(found.warning.unwrap().contains("LATEST"));
+    }
+}
+
+#[test]
+fn an_interrupted_write_leaves_the_old_version() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = CheckpointDir::open(root.path(), 3).unwrap();
+    write(&dir, 1);
+    let failure = dir.write(PolicyVersion(2), |path| {
+        fill(path, 2)?;
+        Err(Error::new(ErrorKind::Storage, "test", "fill", "disk full"))
+    });
+    assert!(failure.unwrap_err().to_string().contains("disk full"));
+    assert_eq!(names(root.path()), ["LATEST", "v000001"]);
+    let nested = dir.write(PolicyVersion(2), |path| {
+        fs::create_dir(path.join("nested")).unwrap();
+        Ok(())
+    });
+    assert_eq!(nested.unwrap_err().kind(), ErrorKind::Storage);
+    // Killed half-way: before the rename, and between setting aside and replacing.
+    fs::create_dir(root.path().join(".tmp-v000002")).unwrap();
+    fs::rename(
+        root.path().join("v000001"),
+        root.path().join(".old-v000001"),
+    )
+    .unwrap();
+    let again = CheckpointDir::open(root.path(), 3).unwrap();
+    assert_eq!(names(root.path()), ["LATEST", "v000001"]);
+    assert_eq!(newest(&again), Some(1));
+}
+
+#[test]
+fn going_back_leaves_the_other_lineage() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = CheckpointDir::open(root.path(), 3).unwrap();
+    for version in [1, 2, 3] {
+        write(&dir, version);
+    }
+    write(&dir, 2);
+    assert_eq!(names(root.path()), ["LATEST", "v000001", "v000002"]);
+    assert_eq!(newest(&dir), Some(2));
+}

@@ -1,0 +1,9 @@
+//! The learner as its callers see it.
+
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "helpers of tests")]
+
+mod checkpoints;
+mod conformance;
+mod handles;
+mod steps;
+mod toy;
