@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 
-use crate::{Action, ActionSet, Observation, Result, Size};
+use crate::{Action, ActionSet, Error, ErrorKind, Observation, Result, Size};
+
+const ORIGIN: &str = "device";
 
 /// What a device is and can do.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +16,40 @@ pub struct DeviceSpec {
     /// The actions it performs. [`Done`](Action::Done), [`Fail`](Action::Fail) and
     /// [`Answer`](Action::Answer) concern the task, not the device, and are never passed to it.
     pub actions: ActionSet,
+}
+
+impl DeviceSpec {
+    /// A device of this name, screen and actions.
+    pub fn new(name: impl Into<String>, screen: Size, actions: ActionSet) -> Self {
+        Self {
+            name: name.into(),
+            screen,
+            actions,
+        }
+    }
+
+    /// What [`Device::perform`] asks first.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) if the device does not perform such actions,
+    /// [`InvalidAction`](ErrorKind::InvalidAction) if this one has a fault ([`Action::fault`]).
+    pub fn check(&self, action: &Action) -> Result<()> {
+        let kind = action.kind();
+        if !self.actions.contains(kind) {
+            let message = "this device does not take such an action";
+            let error = Error::new(ErrorKind::Unsupported, ORIGIN, "perform", message);
+            return Err(error.with("action", format!("{kind:?}")));
+        }
+        match action.fault(self.screen) {
+            Some(fault) => Err(Error::new(
+                ErrorKind::InvalidAction,
+                ORIGIN,
+                "perform",
+                fault,
+            )),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A thing with a screen and input.
