@@ -127,27 +127,6 @@ impl FakeDevice {
         Ok(())
     }
 
-    fn check(&self, action: &Action) -> Result<()> {
-        if !self.spec.actions.contains(action.kind()) {
-            let message = format!("no {:?} here", action.kind());
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                ORIGIN,
-                "perform",
-                message,
-            ));
-        }
-        match action.fault(self.spec.screen) {
-            Some(fault) => Err(Error::new(
-                ErrorKind::InvalidAction,
-                ORIGIN,
-                "perform",
-                fault,
-            )),
-            None => Ok(()),
-        }
-    }
-
     async fn take_time(&mut self) {
         let (shortest, longest) = self.latency_ms;
         if longest > 0 {
@@ -214,7 +193,7 @@ impl Device for FakeDevice {
 
     async fn perform(&mut self, action: &Action) -> Result<()> {
         self.check_open("perform")?;
-        self.check(action)?;
+        self.spec.check(action)?;
         self.take_time().await;
         if let Action::Wait { millis } = action {
             tokio::time::sleep(Duration::from_millis(u64::from(*millis))).await;

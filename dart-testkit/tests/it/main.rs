@@ -7,3 +7,4 @@ mod layer;
 mod learner;
 mod mutants;
 mod policy;
+mod walkthrough;
