@@ -95,10 +95,6 @@ impl ModelConfig {
         (self.image_width / CELL) as usize
     }
 
-    pub(crate) const fn head_width(&self) -> usize {
-        self.width / self.heads
-    }
-
     /// Checks all bounds.
     ///
     /// # Errors

@@ -19,6 +19,8 @@ pub(crate) enum PolicyError {
     Candle(#[from] candle_core::Error),
     #[error("the model's output is not finite")]
     NotFinite,
+    #[error("no answer within {0:?}")]
+    Late(std::time::Duration),
     #[error("the policy's worker has stopped")]
     Stopped,
 }
@@ -33,6 +35,7 @@ impl From<PolicyError> for Error {
             PolicyError::Weights(_) => (ErrorKind::Protocol, "load weights"),
             PolicyError::Candle(_) => (ErrorKind::Internal, "forward"),
             PolicyError::NotFinite => (ErrorKind::Numeric, "forward"),
+            PolicyError::Late(_) => (ErrorKind::Timeout, "act"),
             PolicyError::Stopped => (ErrorKind::Disconnected, "act"),
         };
         Self::new(kind, "dart-policy", operation, error.to_string())
