@@ -68,8 +68,9 @@ impl Canvas {
         }
     }
 
-    /// Draws `rows` of bits, the highest of `width` bits on the left.
-    pub(crate) fn bits<R>(&mut self, x: i32, y: i32, width: u32, rows: &[R], color: Rgb)
+    /// Draws `rows` of bits with the top left corner at (`x`, `y`), the highest of `width` bits on
+    /// the left.
+    pub(crate) fn bits<R>(&mut self, (x, y): (i32, i32), width: u32, rows: &[R], color: Rgb)
     where
         R: Copy + Into<u16>,
     {
@@ -84,30 +85,32 @@ impl Canvas {
     }
 
     /// Writes `text` with its top left corner at (`x`, `y`).
-    pub(crate) fn text(&mut self, x: i32, y: i32, text: impl Iterator<Item = char>, color: Rgb) {
+    pub(crate) fn text(
+        &mut self,
+        (x, y): (i32, i32),
+        text: impl Iterator<Item = char>,
+        color: Rgb,
+    ) {
         for (index, c) in (0..).zip(text) {
-            self.bits(x + index * ADVANCE, y, 5, font::glyph(c), color);
+            self.bits((x + index * ADVANCE, y), 5, font::glyph(c), color);
         }
     }
 
     /// A picture of `size` in which each pixel of this one is a square of `scale` pixels, cut at
     /// the right and at the bottom.
     pub(crate) fn enlarged(&self, size: Size, scale: u32) -> Vec<u8> {
-        let (width, scale) = (size.width as usize, scale as usize);
-        let mut out = Vec::with_capacity(size.area() * 3);
-        for y in 0..size.height as usize {
-            if y % scale != 0 {
-                let from = out.len() - width * 3;
-                out.extend_from_within(from..);
-                continue;
+        let (row_bytes, scale) = (size.width as usize * 3, scale as usize);
+        let mut out = vec![0; size.area() * 3];
+        let source = self.rgb.chunks_exact(self.size.width as usize * 3);
+        for (from, block) in source.zip(out.chunks_mut(row_bytes * scale)) {
+            let (first, others) = block.split_at_mut(row_bytes);
+            for (pixel, square) in from.chunks_exact(3).zip(first.chunks_mut(3 * scale)) {
+                for copy in square.chunks_exact_mut(3) {
+                    copy.copy_from_slice(pixel);
+                }
             }
-            let start = y / scale * self.size.width as usize * 3;
-            let row = &self.rgb[start..start + self.size.width as usize * 3];
-            let pixels = row
-                .chunks_exact(3)
-                .flat_map(|p| std::iter::repeat_n(p, scale));
-            for pixel in pixels.take(width) {
-                out.extend_from_slice(pixel);
+            for other in others.chunks_exact_mut(row_bytes) {
+                other.copy_from_slice(first);
             }
         }
         out
@@ -137,7 +140,7 @@ mod tests {
         assert_eq!(inked(&canvas), 4);
         canvas.fill(Rect::new(8, 6, 100, 100), INK);
         assert_eq!(inked(&canvas), 8);
-        canvas.text(9, 7, "###".chars(), INK);
+        canvas.text((9, 7), "###".chars(), INK);
         canvas.frame(Rect::new(20, 20, 5, 5), 1, INK);
         assert_eq!(inked(&canvas), 8);
     }

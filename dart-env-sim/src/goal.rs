@@ -124,7 +124,9 @@ fn copy(ui: &Ui, from: Id, to: Id, text: &str) -> Option<Action> {
     }
     let source = edit(ui, from)?;
     if source.text() != text {
-        return None;
+        // The source was overwritten: only typing is left.
+        let text = text.to_owned();
+        return enter(ui, to, Action::Type { text });
     }
     if ui.focus == Some(from) && source.all_selected() {
         return Some(shortcut('c'));

@@ -66,11 +66,12 @@ impl<'a> Words<'a> {
     }
 
     fn draw(&mut self) -> String {
+        if self.split == Split::Train && self.rng.random_bool(self.random_share) {
+            return self.letters();
+        }
         let list = match self.split {
             Split::Words => HELD_OUT,
-            Split::Layouts => TRAINING,
-            Split::Train if self.rng.random_bool(self.random_share) => return self.letters(),
-            Split::Train => TRAINING,
+            Split::Layouts | Split::Train => TRAINING,
         };
         list.choose(self.rng).copied().unwrap_or("word").to_owned()
     }

@@ -68,10 +68,9 @@ impl Family {
             let ui = Ui::new(config.logical_screen(), self.device == SimDeviceKind::Phone);
             let words = Words::new(&mut content, split, config.random_words);
             let builder = Builder::new(ui, config.grid, &mut places, words);
-            if let Some(scene) = (self.build)(builder) {
-                if layout::allowed(layout::hash(&scene.ui), split) {
-                    return Ok(scene);
-                }
+            let scene = (self.build)(builder);
+            if let Some(scene) = scene.filter(|s| layout::allowed(layout::hash(&s.ui), split)) {
+                return Ok(scene);
             }
         }
         Err(SimError::Layout(self.name))

@@ -1,9 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use dart_core::{Size, UiElement, UiRole};
+use dart_core::{
+    Demonstrate, Environment, Frame, Observation, Size, StepStatus, UiElement, UiRole,
+};
 
 use super::*;
-use crate::{canvas::Canvas, font, words};
+use crate::{SimFactory, canvas::Canvas, font, words};
 
 fn configs() -> [SimConfig; 2] {
     [SimConfig::default(), SimConfig::phone()]
@@ -131,25 +133,43 @@ fn every_screen_size_and_grid_has_room() {
     }
 }
 
-/// The list of texts is checked against the pixels: where a glyph has ink there is one colour,
-/// where it has none there is another.
-#[test]
-fn listed_texts_are_drawn_exactly_there() {
-    each(|family, config| {
-        for seed in 0..40 {
-            let scene = family.scene(config, Split::Train, seed).unwrap();
-            let size = scene.ui.size;
-            let mut canvas = Canvas::new(size);
-            let elements = scene.ui.paint(&mut canvas);
-            assert!(!elements.is_empty());
-            for element in elements.iter().filter(|e| !e.text.is_empty()) {
-                assert_drawn(&canvas, size, element);
+/// The list of texts is checked against the pixels, from the first screen of the expert to the
+/// last: where a glyph has ink there is one colour, where it has none there is another.
+#[tokio::test]
+async fn listed_texts_are_drawn_exactly_there() {
+    let mut texts = 0;
+    for config in configs() {
+        let mut env = SimFactory::new(config.clone())
+            .unwrap()
+            .environment()
+            .unwrap();
+        for task in config.tasks(Split::Train).unwrap() {
+            for seed in 0..20 {
+                let mut seen = env.reset(&task, seed).await.unwrap().observation;
+                let mut status = StepStatus::Running;
+                while status == StepStatus::Running {
+                    texts += assert_listed(&seen);
+                    let action = env.expert_action().await.unwrap().unwrap();
+                    let outcome = env.step(&action).await.unwrap();
+                    (seen, status) = (outcome.observation, outcome.status);
+                }
+                texts += assert_listed(&seen);
             }
         }
-    });
+    }
+    assert!(texts > 3000, "{texts}");
 }
 
-fn assert_drawn(canvas: &Canvas, size: Size, element: &UiElement) {
+/// Checks every listed text; returns how many there are.
+fn assert_listed(seen: &Observation) -> usize {
+    let elements = seen.ui.as_ref().unwrap();
+    let texts = elements.iter().filter(|e| !e.text.is_empty());
+    texts
+        .map(|element| assert_drawn(&seen.frame, element))
+        .count()
+}
+
+fn assert_drawn(frame: &Frame, element: &UiElement) {
     let bounds = element.bounds;
     let expected = font::text_bounds(bounds.x, bounds.y, element.text.chars().count());
     assert_eq!(bounds, expected, "{element:?}");
@@ -159,9 +179,8 @@ fn assert_drawn(canvas: &Canvas, size: Size, element: &UiElement) {
         for (dy, row) in font::glyph(c).iter().enumerate() {
             for dx in 0..font::GLYPH_WIDTH {
                 let inked = (row >> (font::GLYPH_WIDTH - 1 - dx)) & 1 == 1;
-                let (x, y) = ((left + dx) as usize, bounds.y as usize + dy);
-                let at = (y * size.width as usize + x) * 3;
-                colors[usize::from(inked)].insert(canvas.rgb()[at..at + 3].to_vec());
+                let (x, y) = ((left + dx) as u32, bounds.y as u32 + dy as u32);
+                colors[usize::from(inked)].insert(frame.pixel(x, y).unwrap());
             }
         }
     }

@@ -4,7 +4,9 @@
 
 mod edit;
 mod keyboard;
+mod looks;
 mod paint;
+mod painter;
 mod pointer;
 mod scroll;
 mod theme;

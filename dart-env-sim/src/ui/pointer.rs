@@ -212,10 +212,9 @@ impl Ui {
     fn choose_radio(&mut self, chosen: Id) {
         let group = self.widgets[chosen].parent;
         for (id, widget) in self.widgets.iter_mut().enumerate() {
-            if let Kind::Radio { on, .. } = &mut widget.kind {
-                if widget.parent == group {
-                    *on = id == chosen;
-                }
+            match &mut widget.kind {
+                Kind::Radio { on, .. } if widget.parent == group => *on = id == chosen,
+                _ => {}
             }
         }
     }

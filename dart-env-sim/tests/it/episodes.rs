@@ -88,7 +88,7 @@ async fn the_expert_recovers_from_harmless_mistakes() {
                 solved += 1;
             }
         }
-        assert!(solved == running && solved > 100, "{solved} of {running}");
+        assert!(solved == running && solved > 50, "{solved} of {running}");
     }
 }
 

@@ -34,7 +34,12 @@ async fn frames_are_as_ever() {
         screen: Size::new(391, 263),
         ..desktop.clone()
     };
-    let expected = [(desktop, 0x0_u64), (phone, 0x0), (large, 0x0), (odd, 0x0)];
+    let expected = [
+        (desktop, 0xc9cf_e47a_e186_bde2_u64),
+        (phone, 0x341b_0d6a_24e0_5e31),
+        (large, 0xb93a_0048_e6ef_d394),
+        (odd, 0x3dba_042b_058f_8256),
+    ];
     for (config, expected) in expected {
         let found = digest(&config).await;
         assert_eq!(
