@@ -170,12 +170,7 @@ impl Device for SimDevice {
 
     async fn perform(&mut self, action: &Action) -> Result<()> {
         self.check_open()?;
-        if !self.spec.actions.contains(action.kind()) {
-            return Err(SimError::Unsupported.into());
-        }
-        if let Some(fault) = action.fault(self.spec.screen) {
-            return Err(SimError::Fault(fault).into());
-        }
+        self.spec.check(action)?;
         let scale = self.scale as i32;
         self.apply(map_points(action.clone(), |at| {
             ScreenPx::new(at.x / scale, at.y / scale)

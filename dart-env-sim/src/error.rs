@@ -16,10 +16,6 @@ pub(crate) enum SimError {
     Family(String, String),
     #[error("no layout of \"{0}\" found for this split and screen")]
     Layout(&'static str),
-    #[error("{0}")]
-    Fault(String),
-    #[error("this device does not take such an action")]
-    Unsupported,
     #[error("the device is closed")]
     Closed,
     #[error("no task is set up")]
@@ -33,8 +29,6 @@ impl SimError {
                 ErrorKind::Config
             }
             Self::Layout(_) => ErrorKind::Internal,
-            Self::Fault(_) => ErrorKind::InvalidAction,
-            Self::Unsupported => ErrorKind::Unsupported,
             Self::Closed | Self::NoTask => ErrorKind::Misuse,
         }
     }
@@ -43,7 +37,6 @@ impl SimError {
         match self {
             Self::Screen(..) | Self::Grid(_) | Self::RandomWords(_) => "configure",
             Self::Family(..) | Self::Layout(_) => "set up",
-            Self::Fault(_) | Self::Unsupported => "perform",
             Self::Closed => "use",
             Self::NoTask => "judge",
         }

@@ -50,7 +50,7 @@
 //! let action = environment.expert_action().await?.expect("the expert knows");
 //! assert_eq!(environment.step(&action).await?.status, StepStatus::Terminated);
 //! assert!(environment.score().await?.is_success());
-//! # dart_core::Result::Ok(())
+//! # Ok::<(), dart_core::Error>(())
 //! # }).unwrap();
 //! ```
 

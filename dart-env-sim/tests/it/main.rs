@@ -1,5 +1,7 @@
 //! Tests of the simulator through its public interface.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod conformance;
 mod episodes;
 mod golden;
