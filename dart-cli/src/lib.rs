@@ -1,1 +1,42 @@
-//! Placeholder.
+//! The program `dart-rl`: configuration, wiring and commands. The only place where the parts of
+//! DART meet.
+//!
+//! A backend of your own needs no change here: build a [`World`] out of your factory and tasks and
+//! hand it to [`run`].
+//!
+//! | module | what |
+//! |---|---|
+//! | [`args`], [`config`], [`fault`] | command line, experiment, mistakes in either |
+//! | [`run_dir`], [`report`] | the folder of a run, its summary and table |
+//! | [`show`] | a stored trajectory as pictures |
+//! | [`simulated`] | latencies on the simulated clock |
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    reason = "a command-line program talks to its user"
+)]
+
+pub mod args;
+pub mod config;
+pub mod fault;
+pub mod report;
+pub mod run_dir;
+pub mod show;
+pub mod simulated;
+
+mod commands;
+mod demonstrations;
+mod events;
+mod held_out;
+mod metrics;
+mod progress;
+mod ring;
+mod session;
+mod signals;
+mod train;
+mod warm_start;
+mod wiring;
+
+pub use commands::{main, run};
+pub use wiring::World;

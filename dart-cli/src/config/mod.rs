@@ -1,0 +1,300 @@
+//! [`RunConfig`]: one TOML file describes one experiment.
+
+mod load;
+
+use std::path::Path;
+
+use dart_core::Split;
+use dart_curation::CurationConfig;
+use dart_policy::{ModelConfig, PolicyConfig};
+use dart_rollout::{PoolConfig, RolloutConfig};
+use dart_trainer::TrainerConfig;
+use serde::{Deserialize, Serialize};
+
+pub use load::{from_text, load};
+
+use crate::{fault::Fault, simulated::Latencies};
+
+/// The experiment that runs when none is named.
+pub const DEFAULT_CONFIG: &str = "configs/sim-cpu.toml";
+
+/// One experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunConfig {
+    /// Name of the experiment; run folders are named after it.
+    pub name: String,
+    /// Seeds weights, tasks, draws and batches. Default 0.
+    pub seed: u64,
+    /// Which clock the ring runs on. Default real.
+    pub clock: ClockConfig,
+    /// What the agent acts in.
+    pub environment: EnvironmentConfig,
+    /// The model that acts and learns.
+    pub model: ModelConfig,
+    /// The policy workers.
+    pub policy: PolicySection,
+    /// Imitation of scripted experts before reinforcement learning.
+    pub warm_start: WarmStartConfig,
+    /// What is rolled out and what is trained on.
+    pub curation: CurationConfig,
+    /// The cluster of environments.
+    pub rollout: RolloutConfig,
+    /// The learner.
+    pub trainer: TrainerConfig,
+    /// How long reinforcement learning goes on.
+    pub training: TrainingConfig,
+    /// Evaluation on held-out tasks.
+    pub evaluation: EvaluationConfig,
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        Self {
+            name: "run".into(),
+            seed: 0,
+            clock: ClockConfig::Real,
+            environment: EnvironmentConfig::default(),
+            model: ModelConfig::default(),
+            policy: PolicySection::default(),
+            warm_start: WarmStartConfig::default(),
+            curation: CurationConfig::default(),
+            rollout: RolloutConfig::default(),
+            trainer: TrainerConfig::default(),
+            training: TrainingConfig::default(),
+            evaluation: EvaluationConfig::default(),
+        }
+    }
+}
+
+/// Which clock the ring runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum ClockConfig {
+    /// The machine's. Policy and learner compute on threads of their own.
+    #[default]
+    Real,
+    /// A simulated one that jumps from event to event. Everything runs on one thread, trajectories
+    /// are kept in memory, and the same seed and config give the same event log.
+    Simulated {
+        /// How long things take.
+        #[serde(default)]
+        latencies: Latencies,
+    },
+}
+
+/// What the agent acts in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum EnvironmentConfig {
+    /// Real web pages (MiniWoB++) in a real browser on a real desktop, over VNC.
+    #[cfg(feature = "vnc")]
+    Miniwob(dart_env_vnc::MiniwobConfig),
+    /// The embedded simulator.
+    #[cfg(feature = "sim")]
+    Sim(dart_env_sim::SimConfig),
+    /// A factory handed to [`run`](crate::run) by a program of the user's.
+    External,
+}
+
+impl Default for EnvironmentConfig {
+    fn default() -> Self {
+        #[cfg(feature = "sim")]
+        return Self::Sim(dart_env_sim::SimConfig::default());
+        #[cfg(not(feature = "sim"))]
+        return Self::External;
+    }
+}
+
+/// The policy workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicySection {
+    /// Workers, each with its own copy of the weights and its own thread. Default 1: a machine of
+    /// two cores has one for sampling and one for learning.
+    pub workers: usize,
+    /// Each worker.
+    pub worker: PolicyConfig,
+    /// Routing and weight sync.
+    pub pool: PoolConfig,
+}
+
+impl Default for PolicySection {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            worker: PolicyConfig::default(),
+            pool: PoolConfig::default(),
+        }
+    }
+}
+
+/// Imitation of scripted experts before reinforcement learning. It stands for the pretrained model
+/// that the method starts from (arXiv 2509.23866 §4.1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WarmStartConfig {
+    /// Whether there is one. Default true.
+    pub enabled: bool,
+    /// Ends it after this many seconds. Default 120.
+    pub max_seconds: f64,
+    /// Ends it after this many learner steps. Default 100,000: the seconds decide.
+    pub max_steps: u64,
+    /// Samples of one learner step. Default 128.
+    pub batch_samples: usize,
+    /// Environments in which experts act. Default 1: the simulator's need no more.
+    pub environments: usize,
+    /// Demonstrations to collect; afterwards those are used again. Default none: endless.
+    pub demonstrations: Option<usize>,
+    /// Demonstrations kept in memory; the oldest leave. Default 1024.
+    pub buffer: usize,
+    /// Times that a demonstration is used before it leaves the buffer, while new ones come in.
+    /// Default 1.
+    pub reuse: u32,
+    /// Probability of a random click before each action of the expert, which shows how to go on
+    /// from states that the expert alone never reaches. Default 0.
+    pub perturb: f64,
+    /// Instances of each task whose demonstration enters the experience pool. Default 32.
+    pub pool_seeds: u64,
+}
+
+impl Default for WarmStartConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            max_seconds: 120.0,
+            max_steps: 100_000,
+            batch_samples: 128,
+            environments: 1,
+            demonstrations: None,
+            buffer: 1024,
+            reuse: 1,
+            perturb: 0.0,
+            pool_seeds: 32,
+        }
+    }
+}
+
+/// How long reinforcement learning goes on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainingConfig {
+    /// Ends it after this many seconds on the run's clock. Default 240.
+    pub max_seconds: f64,
+    /// Ends it after this many learner steps. Default 1,000,000: the seconds decide.
+    pub max_steps: u64,
+    /// Learner steps between two checkpoints. Default 50.
+    pub checkpoint_every: u64,
+    /// Checkpoints kept. Default 3.
+    pub keep_checkpoints: usize,
+}
+
+impl Default for TrainingConfig {
+    fn default() -> Self {
+        Self {
+            max_seconds: 240.0,
+            max_steps: 1_000_000,
+            checkpoint_every: 50,
+            keep_checkpoints: 3,
+        }
+    }
+}
+
+/// Evaluation on held-out tasks: greedy, with seeds and layouts that training never sees.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EvaluationConfig {
+    /// Episodes of each task family and split. Default 40: a standard error of 8 points for one
+    /// family, 2.5 for the mean of ten.
+    pub episodes: u64,
+    /// Episodes of each family and split before any learning. Default 10.
+    pub untrained_episodes: u64,
+    /// Environments at once. Default 32.
+    pub environments: usize,
+    /// Which held-out splits. Default both.
+    pub splits: Vec<Split>,
+}
+
+impl Default for EvaluationConfig {
+    fn default() -> Self {
+        Self {
+            episodes: 40,
+            untrained_episodes: 10,
+            environments: 32,
+            splits: vec![Split::Layouts, Split::Words],
+        }
+    }
+}
+
+impl RunConfig {
+    /// Checks what a type alone cannot, before anything is started.
+    ///
+    /// # Errors
+    /// A [`Fault`] or [`Config`](dart_core::ErrorKind::Config) error that names the key.
+    pub fn validate(&self) -> anyhow::Result<()> {
+        self.model.validate()?;
+        self.curation.validate()?;
+        self.rollout.validate()?;
+        self.trainer.validate()?;
+        let positive = [
+            ("policy.workers", self.policy.workers as f64),
+            ("warm_start.max_seconds", self.warm_start.max_seconds),
+            (
+                "warm_start.batch_samples",
+                self.warm_start.batch_samples as f64,
+            ),
+            (
+                "warm_start.environments",
+                self.warm_start.environments as f64,
+            ),
+            ("warm_start.buffer", self.warm_start.buffer as f64),
+            ("warm_start.reuse", f64::from(self.warm_start.reuse)),
+            ("training.max_seconds", self.training.max_seconds),
+            (
+                "training.checkpoint_every",
+                self.training.checkpoint_every as f64,
+            ),
+            (
+                "training.keep_checkpoints",
+                self.training.keep_checkpoints as f64,
+            ),
+            ("evaluation.episodes", self.evaluation.episodes as f64),
+            (
+                "evaluation.environments",
+                self.evaluation.environments as f64,
+            ),
+        ];
+        if let Some((key, value)) = positive.iter().find(|(_, v)| !v.is_finite() || *v <= 0.0) {
+            return Err(Fault::new(format!("{key} is {value}"))
+                .remedy("it must be above 0")
+                .into());
+        }
+        if !(0.0..=1.0).contains(&self.warm_start.perturb) {
+            return Err(Fault::new("warm_start.perturb is a probability, 0 to 1").into());
+        }
+        Ok(())
+    }
+
+    /// The resolved config as TOML.
+    ///
+    /// # Errors
+    /// Never for a config that was read from TOML.
+    pub fn to_toml(&self) -> anyhow::Result<String> {
+        Ok(toml::to_string_pretty(self)?)
+    }
+
+    /// Reads the experiment of a command line: the file (or the default), overrides and seed.
+    ///
+    /// # Errors
+    /// A [`Fault`] that names the file, line or key.
+    pub fn resolve(
+        file: Option<&Path>,
+        overrides: &[String],
+        seed: Option<u64>,
+    ) -> anyhow::Result<Self> {
+        let mut config: Self = load(file.unwrap_or(Path::new(DEFAULT_CONFIG)), overrides)?;
+        config.seed = seed.unwrap_or(config.seed);
+        config.validate()?;
+        Ok(config)
+    }
+}

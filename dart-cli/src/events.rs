@@ -1,0 +1,72 @@
+//! The event log of a run: one JSON line for each thing that happened, with its time on the run's clock.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dart_curation::{CurationEvent, CurationEventSink};
+use dart_rollout::{EventSink, RolloutEvent};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::run_dir::JsonLines;
+
+/// Writes events as they happen. Cloning shares the file.
+#[derive(Clone)]
+pub(crate) struct EventFile {
+    origin: Instant,
+    lines: Arc<Mutex<JsonLines>>,
+}
+
+#[derive(Serialize)]
+struct Line<'a, E> {
+    at_ms: u64,
+    #[serde(flatten)]
+    event: &'a E,
+}
+
+/// What the run itself tells the log.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub(crate) enum RunEvent {
+    LearnerStep {
+        version: u64,
+        loss: f64,
+        skipped: bool,
+    },
+    Checkpoint {
+        version: u64,
+    },
+}
+
+impl EventFile {
+    /// Times count from now.
+    pub(crate) fn new(lines: JsonLines) -> Self {
+        Self {
+            origin: Instant::now(),
+            lines: Arc::new(Mutex::new(lines)),
+        }
+    }
+
+    pub(crate) fn push(&self, event: &RunEvent) {
+        self.write(Instant::now(), event);
+    }
+
+    /// The sink of the data manager.
+    pub(crate) fn curation(&self) -> CurationEventSink {
+        let file = self.clone();
+        Arc::new(move |event: &CurationEvent| file.write(Instant::now(), event))
+    }
+
+    fn write(&self, at: Instant, event: &impl Serialize) {
+        let at_ms = at.saturating_duration_since(self.origin).as_millis() as u64;
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = lines.push(&Line { at_ms, event }) {
+            tracing::warn!(%error, "an event was not logged");
+        }
+    }
+}
+
+impl EventSink for EventFile {
+    fn record(&self, at: Instant, event: RolloutEvent) {
+        self.write(at, &event);
+    }
+}

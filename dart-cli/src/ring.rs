@@ -1,0 +1,202 @@
+//! The ring at work: rollouts → batches → learner steps → new weights → rollouts.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use dart_core::{Batch, Commit, Curator, LearnerReport, PolicyVersion};
+use dart_rollout::RolloutCluster;
+use tokio::time::Instant;
+
+use crate::{
+    config::ClockConfig,
+    events::RunEvent,
+    metrics::{CuratorRecord, Staleness, StepRecord},
+    progress::Progress,
+    session::Session,
+};
+
+/// Skipped steps in a row after which the run ends: its numbers have gone bad.
+const MAX_SKIPPED: u64 = 50;
+
+/// Pause between two looks at the curator while a batch is awaited.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Where reinforcement learning stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct RingState {
+    /// Learner steps.
+    pub(crate) steps: u64,
+    /// Seconds on the run's clock.
+    pub(crate) seconds: f64,
+}
+
+/// Runs until the configured seconds or steps are over, or until a signal. Everything that was
+/// learnt is in the last checkpoint when this returns.
+pub(crate) async fn run(session: &mut Session, mut state: RingState) -> Result<RingState> {
+    session.curator.start_at(session.version());
+    let cluster = RolloutCluster::start(
+        session.config.rollout.clone(),
+        Arc::clone(&session.rollout_factory),
+        Arc::clone(&session.pool) as _,
+        Arc::clone(&session.curator) as _,
+        Some(Arc::new(session.events.clone())),
+    )?;
+    let trained = train(session, &cluster, &mut state).await;
+    session.curator.close();
+    let report = cluster.shutdown().await;
+    tracing::info!(?report, "the cluster has stopped");
+    trained?;
+    session.checkpoint(state).await?;
+    Ok(state)
+}
+
+async fn train(
+    session: &mut Session,
+    cluster: &RolloutCluster,
+    state: &mut RingState,
+) -> Result<()> {
+    let mut turn = Turn {
+        before: state.seconds,
+        start: Instant::now(),
+        skipped: 0,
+        progress: Progress::new("training"),
+    };
+    loop {
+        state.seconds = turn.before + turn.start.elapsed().as_secs_f64();
+        let Some(batch) = next_batch(session, cluster, state, &mut turn).await? else {
+            return Ok(());
+        };
+        turn.step(session, state, batch).await?;
+    }
+}
+
+/// The next batch, or `None` when training is over.
+async fn next_batch(
+    session: &Session,
+    cluster: &RolloutCluster,
+    state: &RingState,
+    turn: &mut Turn,
+) -> Result<Option<Batch>> {
+    let limits = &session.config.training;
+    if state.steps >= limits.max_steps || state.seconds >= limits.max_seconds {
+        return Ok(None);
+    }
+    let until = Instant::now() + Duration::from_secs_f64(limits.max_seconds - state.seconds);
+    let curator = Arc::clone(&session.curator);
+    let mut waiting = std::pin::pin!(curator.next_batch());
+    loop {
+        tokio::select! {
+            biased;
+            () = session.cancel.cancelled() => return Ok(None),
+            batch = &mut waiting => return Ok(batch?),
+            () = cluster.finished() => bail!("the environments have stopped; the log above says why"),
+            () = tokio::time::sleep_until(until) => return Ok(None),
+            () = tokio::time::sleep(LOOK_EVERY) => turn.show(session, state),
+        }
+    }
+}
+
+/// What lasts from one learner step to the next.
+struct Turn {
+    before: f64,
+    start: Instant,
+    skipped: u64,
+    progress: Progress,
+}
+
+impl Turn {
+    async fn step(
+        &mut self,
+        session: &mut Session,
+        state: &mut RingState,
+        batch: Batch,
+    ) -> Result<()> {
+        let (id, samples) = (batch.id, batch.samples.len());
+        let staleness = Staleness::of(&batch, session.version());
+        let report = session
+            .learner
+            .step(batch)
+            .await
+            .context("a learner step failed")?;
+        if let ClockConfig::Simulated { latencies } = session.config.clock {
+            let micros = latencies.learner_sample_ms * 1e3 * samples as f64;
+            tokio::time::sleep(Duration::from_micros(micros as u64)).await;
+        }
+        session.set_version(report.version);
+        state.steps += 1;
+        state.seconds = self.before + self.start.elapsed().as_secs_f64();
+        session.publish().await?;
+        let due = state.steps % session.config.training.checkpoint_every == 0;
+        let version = report.version;
+        session
+            .curator
+            .commit(Commit {
+                batch: id,
+                version,
+                checkpoint: None,
+            })
+            .await?;
+        if due {
+            session.checkpoint(*state).await?;
+        }
+        self.record(session, state, &report, (samples, staleness))?;
+        self.guard(&report)
+    }
+
+    fn record(
+        &mut self,
+        session: &mut Session,
+        state: &RingState,
+        report: &LearnerReport,
+        (samples, staleness): (usize, Staleness),
+    ) -> Result<()> {
+        let status = session.curator.status();
+        session.events.push(&RunEvent::LearnerStep {
+            version: report.version.0,
+            loss: report.metrics.get("loss").copied().unwrap_or(f64::NAN),
+            skipped: report.skipped,
+        });
+        session.metrics.push(&StepRecord {
+            seconds: state.seconds,
+            objective: dart_core::Objective::PolicyGradient,
+            version: report.version,
+            skipped: report.skipped,
+            samples,
+            staleness: Some(staleness),
+            curator: Some(CuratorRecord::from(&status)),
+            metrics: &report.metrics,
+        })?;
+        self.show(session, state);
+        Ok(())
+    }
+
+    fn guard(&mut self, report: &LearnerReport) -> Result<()> {
+        self.skipped = if report.skipped { self.skipped + 1 } else { 0 };
+        if self.skipped >= MAX_SKIPPED {
+            bail!("{MAX_SKIPPED} learner steps in a row were skipped; metrics.jsonl says why");
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, session: &Session, state: &RingState) {
+        let limits = &session.config.training;
+        let seconds = self.before + self.start.elapsed().as_secs_f64();
+        let share =
+            (seconds / limits.max_seconds).max(state.steps as f64 / limits.max_steps as f64);
+        let PolicyVersion(version) = session.version();
+        self.progress.show(share, || {
+            let status = session.curator.status();
+            format!(
+                "step {}, version {version}, success {:.2}, {} trajectories, groups {}/{}, \
+                 {} without spread, {} stale",
+                state.steps,
+                status.recent_success,
+                status.trajectories,
+                status.groups_ready,
+                status.groups_needed,
+                status.groups_without_spread,
+                status.stale,
+            )
+        });
+    }
+}

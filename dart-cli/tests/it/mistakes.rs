@@ -1,0 +1,211 @@
+//! Every mistake gets one clear line that names it and says what to do, and an exit code other than 0.
+
+use std::{fs, path::Path};
+
+use crate::program::{program, run, stderr};
+
+/// A mistake on the command line, and what the message must say.
+type Mistake<'a> = (&'a [&'a str], &'a [&'a str]);
+
+/// Runs `train --dry-run` as far as it goes with each of `mistakes`.
+fn check(command: &[&str], mistakes: &[Mistake<'_>]) {
+    for (arguments, expected) in mistakes {
+        let all = [command, arguments].concat();
+        let output = run(&all);
+        let message = stderr(&output);
+        let error = message
+            .lines()
+            .find(|line| line.starts_with("error: "))
+            .unwrap_or_default();
+        assert!(!output.status.success(), "{all:?} succeeded");
+        assert!(
+            !error.is_empty(),
+            "{all:?} has no line `error: …`: {message}"
+        );
+        for part in *expected {
+            assert!(error.contains(part), "{all:?}: `{part}` is not in: {error}");
+        }
+        assert!(!message.contains("panicked"), "{all:?}: {message}");
+    }
+}
+
+#[test]
+fn in_the_config() {
+    check(
+        &["train", "--dry-run"],
+        &[
+            (&["--set", "sed=1"], &["`sed`", "did you mean `seed`?"]),
+            (
+                &["--set", "trainer.learning_rat=1"],
+                &["`learning_rat`", "`learning_rate`"],
+            ),
+            (
+                &["--set", "curation.groups_per_bach=1"],
+                &["did you mean `groups_per_batch`?"],
+            ),
+            (
+                &["--set", "warm_start.max_second=1"],
+                &["did you mean `max_seconds`?"],
+            ),
+            (
+                &["--set", "model.grammar.alowed=[]"],
+                &["did you mean `allowed`?"],
+            ),
+            (&["--set", "seed=soon"], &["seed", "soon"]),
+            (&["--set", "seed"], &["--set seed", "KEY=VALUE"]),
+            (&["--set", "seed.deep=1"], &["`seed` is a value"]),
+            (
+                &["--set", "environment.kind=simm"],
+                &["simm", "did you mean `sim`?"],
+            ),
+            (
+                &["--config", "configs/none.toml"],
+                &["configs/none.toml", "--config"],
+            ),
+            (
+                &["--set", "training.max_seconds=-1"],
+                &["training.max_seconds", "above 0"],
+            ),
+            (
+                &["--set", "evaluation.episodes=0"],
+                &["evaluation.episodes", "above 0"],
+            ),
+            (
+                &["--set", "warm_start.perturb=2"],
+                &["warm_start.perturb", "0 to 1"],
+            ),
+            (&["--set", "model.heads=5"], &["heads"]),
+            (&["--set", "trainer.clip_low=-1"], &["clip_low"]),
+            (
+                &["--set", "curation.max_groups_per_batch=1"],
+                &["max_groups_per_batch"],
+            ),
+            (&["--set", "rollout.environments=0"], &["environments"]),
+        ],
+    );
+}
+
+#[test]
+fn in_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let run_dir = folder.path().join("run");
+    let command = ["train", "--run-dir", run_dir.to_str().unwrap()];
+    check(
+        &command,
+        &[
+            (&["--set", "environment.families=[\"clik\"]"], &["clik"]),
+            (
+                &["--set", "environment.screen={width=8,height=8}"],
+                &["screen"],
+            ),
+            (
+                &["--set", "environment={kind=\"external\"}"],
+                &["external", "docs/"],
+            ),
+            (
+                &[
+                    "--config",
+                    "configs/miniwob.toml",
+                    "--set",
+                    "environment.pages_dir=nowhere",
+                ],
+                &["nowhere", "cargo xtask"],
+            ),
+        ],
+    );
+    assert!(!run_dir.join("config.toml").exists(), "nothing was started");
+}
+
+#[test]
+fn in_files_and_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("broken.toml"), "seed = 1\nname = \n").unwrap();
+    fs::write(path("file"), "").unwrap();
+    fs::create_dir(path("old")).unwrap();
+    fs::write(Path::new(&path("old")).join("config.toml"), "seed = 1\n").unwrap();
+    let (broken, inside_file, old, none) = (
+        path("broken.toml"),
+        path("file/run"),
+        path("old"),
+        path("none"),
+    );
+    check(
+        &["train"],
+        &[
+            (&["--config", &broken], &["broken.toml:2"]),
+            (
+                &["--run-dir", &inside_file],
+                &["cannot make the run folder", "--run-dir"],
+            ),
+            (&["--run-dir", &old], &["already holds a run", "--resume"]),
+            (&["--run-dir", &none, "--resume"], &["holds no run"]),
+        ],
+    );
+    check(
+        &["eval"],
+        &[
+            (&["--checkpoint", &none], &["none", "no valid checkpoint"]),
+            (&["--checkpoint", &old], &["old", "no valid checkpoint"]),
+        ],
+    );
+    check(
+        &["show"],
+        &[
+            (&["--run-dir", &none], &["holds no run"]),
+            (&["--run-dir", &old], &["no trajectories"]),
+            (&["--run-dir", &old, "zz"], &["32 hexadecimal digits"]),
+        ],
+    );
+}
+
+#[test]
+fn in_the_usage() {
+    for arguments in [
+        &["trian"][..],
+        &["train", "--sed", "1"],
+        &["train", "--seed", "one"],
+        &["train", "--resume"],
+        &["eval"],
+    ] {
+        let output = run(arguments);
+        let message = stderr(&output);
+        assert!(!output.status.success(), "{arguments:?} succeeded");
+        assert!(message.starts_with("error: "), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn a_missing_browser_is_named_with_its_package() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("pages");
+    for file in ["core/core.js", "miniwob/click-test.html"] {
+        let file = pages.join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "").unwrap();
+    }
+    let pages = format!("environment.pages_dir={}", pages.display());
+    let run_dir = folder.path().join("run");
+    let arguments = [
+        "train",
+        "--config",
+        "configs/miniwob.toml",
+        "--run-dir",
+        run_dir.to_str().unwrap(),
+        "--set",
+        &pages,
+        "--set",
+        "environment.tasks=[\"click-test\"]",
+    ];
+    let output = program(&arguments)
+        .env("PATH", folder.path())
+        .output()
+        .unwrap();
+    let message = stderr(&output);
+    assert!(!output.status.success());
+    assert!(
+        message.contains("not found") || message.contains("not installed"),
+        "{message}"
+    );
+    assert!(message.contains("apt-get install"), "{message}");
+}
