@@ -5,9 +5,8 @@
 //! the two share a bounded outbox and nothing else.
 
 use std::{
-    fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -17,7 +16,7 @@ use dart_core::{Frame, Size};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
-    sync::{Notify, mpsc, watch},
+    sync::{mpsc, watch},
     task::AbortHandle,
     time::{Instant, sleep_until, timeout, timeout_at},
 };
@@ -26,10 +25,10 @@ use super::{
     core::Core,
     encoding::cursor::CursorImage,
     error::RfbError,
-    framebuffer::{Area, Framebuffer},
+    framebuffer::Area,
     message::update_request,
     security::Password,
-    session::{Event, Update},
+    shared::{Shared, Status},
 };
 
 /// How long the parts of a connection may take.
@@ -40,172 +39,11 @@ pub(crate) struct Deadlines {
     pub(crate) update: Duration,
 }
 
-/// Most bytes of requests that wait for the writer. A server that sends updates and reads nothing
-/// would otherwise let them pile up.
-const MAX_OUTBOX: usize = 64 << 10;
-
 /// Bytes to make room for before each read.
 const READ_CHUNK: usize = 256 << 10;
 
 /// How long a probe waits before it asks in another way, at most.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-
-/// What the reader tells the others.
-#[derive(Clone, Debug)]
-struct Status {
-    connected: bool,
-    size: Size,
-    /// Whether the screen has pixels since it got its size.
-    painted: bool,
-    /// The pixel that was asked for and has not been painted since.
-    probe: Option<(u16, u16)>,
-    last_change: Instant,
-    failure: Option<RfbError>,
-}
-
-/// The screen as of the last update boundary.
-struct Screen {
-    size: Size,
-    rgb: Vec<u8>,
-    frame: Option<Frame>,
-    cursor: Option<Arc<CursorImage>>,
-}
-
-impl Screen {
-    /// Copies what changed.
-    fn publish(&mut self, from: &Framebuffer, damage: &[Area]) {
-        if damage.is_empty() {
-            return;
-        }
-        self.frame = None;
-        if self.size != from.size() {
-            self.size = from.size();
-            self.rgb = from.rgb().to_vec();
-            return;
-        }
-        let stride = self.size.width as usize * 3;
-        for area in damage {
-            let left = usize::from(area.x) * 3;
-            let right = left + usize::from(area.width) * 3;
-            let rows = usize::from(area.y)..usize::from(area.y) + usize::from(area.height);
-            for row in rows.map(|y| y * stride) {
-                let span = row + left..row + right;
-                self.rgb[span.clone()].copy_from_slice(&from.rgb()[span]);
-            }
-        }
-    }
-
-    fn frame(&mut self) -> Option<Frame> {
-        if self.frame.is_none() {
-            self.frame = Frame::new(self.size, self.rgb.as_slice()).ok();
-        }
-        self.frame.clone()
-    }
-}
-
-/// What the tasks of a connection share.
-struct Shared {
-    screen: Mutex<Screen>,
-    status: watch::Sender<Status>,
-    outbox: Mutex<Vec<u8>>,
-    outbox_filled: Notify,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
-
-/// No code panics while it holds one of these locks, so a poisoned one is still whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    fn new() -> Self {
-        let status = Status {
-            connected: false,
-            size: Size::new(0, 0),
-            painted: false,
-            probe: None,
-            last_change: Instant::now(),
-            failure: None,
-        };
-        let screen = Screen {
-            size: Size::new(0, 0),
-            rgb: Vec::new(),
-            frame: None,
-            cursor: None,
-        };
-        Self {
-            screen: Mutex::new(screen),
-            status: watch::Sender::new(status),
-            outbox: Mutex::new(Vec::new()),
-            outbox_filled: Notify::new(),
-        }
-    }
-
-    fn fail(&self, error: RfbError) {
-        tracing::debug!(%error, "RFB connection failed");
-        self.status.send_modify(|status| {
-            status.failure.get_or_insert(error);
-        });
-    }
-
-    fn post(&self, bytes: &[u8]) -> Result<(), RfbError> {
-        let mut outbox = lock(&self.outbox);
-        if outbox.len() + bytes.len() > MAX_OUTBOX {
-            return Err(RfbError::Malformed {
-                what: "the server sends updates but reads no requests",
-            });
-        }
-        outbox.extend(bytes);
-        self.outbox_filled.notify_one();
-        Ok(())
-    }
-
-    fn handle(&self, event: Event, core: &mut Core) {
-        match event {
-            Event::Connected(init) => {
-                tracing::debug!(name = init.name, size = %init.size, "RFB connection ready");
-                self.status.send_modify(|status| {
-                    status.connected = true;
-                    status.size = init.size;
-                });
-            }
-            Event::Updated(update) => self.publish(update, core),
-            Event::Bell | Event::CutText { .. } | Event::ColourMap { .. } => {}
-        }
-    }
-
-    /// Makes the screen of the core visible to the others.
-    fn publish(&self, update: Update, core: &mut Core) {
-        let damage = core.screen_mut().map(Framebuffer::take_damage);
-        let damage = damage.unwrap_or_default();
-        let size = {
-            let mut screen = lock(&self.screen);
-            if update.cursor {
-                screen.cursor = core.cursor().cloned().map(Arc::new);
-            }
-            if let Some(framebuffer) = core.screen() {
-                screen.publish(framebuffer, &damage);
-            }
-            screen.size
-        };
-        self.status.send_modify(|status| {
-            status.size = size;
-            status.painted = update.painted > 0 || (status.painted && !update.resized);
-            status.probe = status
-                .probe
-                .filter(|(x, y)| !damage.iter().any(|area| area.contains(*x, *y)));
-            // One pixel is the answer to a probe.
-            if update.painted > 1 || update.resized {
-                status.last_change = Instant::now();
-            }
-        });
-    }
-}
 
 async fn read_loop<R: AsyncRead + Unpin>(
     mut source: R,
@@ -240,7 +78,7 @@ async fn write_loop<W: AsyncWrite + Unpin>(
     loop {
         let bytes = tokio::select! {
             biased;
-            () = shared.outbox_filled.notified() => std::mem::take(&mut *lock(&shared.outbox)),
+            requests = shared.next_requests() => requests,
             input = inputs.recv() => match input {
                 Some(bytes) => bytes,
                 None => break,
@@ -484,11 +322,11 @@ impl Connection {
 
     /// The last complete frame.
     pub(crate) fn frame(&self) -> Result<Frame, RfbError> {
-        lock(&self.shared.screen).frame().ok_or(RfbError::Closed)
+        self.shared.frame().ok_or(RfbError::Closed)
     }
 
     /// The pointer's shape.
     pub(crate) fn cursor(&self) -> Option<Arc<CursorImage>> {
-        lock(&self.shared.screen).cursor.clone()
+        self.shared.cursor()
     }
 }

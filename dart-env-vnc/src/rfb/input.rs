@@ -231,15 +231,17 @@ impl Plan {
 
     fn click(&mut self, at: ScreenPx, mask: u8, count: u8, modifiers: Modifiers) {
         let keys = self.missing(modifiers);
-        keys.iter().for_each(|keysym| self.key(*keysym, true));
+        for keysym in &keys {
+            self.key(*keysym, true);
+        }
         self.move_to(at);
         for _ in 0..count {
             self.press(mask);
             self.lift(mask);
         }
-        keys.iter()
-            .rev()
-            .for_each(|keysym| self.key(*keysym, false));
+        for keysym in keys.iter().rev() {
+            self.key(*keysym, false);
+        }
     }
 
     fn drag(&mut self, from: Option<ScreenPx>, to: ScreenPx) {
@@ -311,10 +313,9 @@ impl Plan {
                 }
             }
         }
-        pressed
-            .into_iter()
-            .rev()
-            .for_each(|keysym| self.key(keysym, false));
+        for keysym in pressed.into_iter().rev() {
+            self.key(keysym, false);
+        }
         Ok(())
     }
 }

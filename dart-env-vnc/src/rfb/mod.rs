@@ -10,7 +10,7 @@
 //! | `message` | client messages to bytes |
 //! | `input`, `keysym` | actions to pointer and key events; keys to X11 keysyms |
 //! | `wire`, `limits`, `error` | parsing, bounds, errors |
-//! | `connection` | the tokio driver: a reader and a writer task, frames published at update boundaries |
+//! | `connection`, `shared` | the tokio driver: a reader and a writer task, frames published at update boundaries |
 //!
 //! Deviations from the RFC: the extra encodings of RFC 6143 (RRE, Hextile, TRLE, ZRLE) are not
 //! offered; an encoding that was not offered ends the connection, because the stream cannot be
@@ -29,6 +29,7 @@ pub mod message;
 mod pixel;
 mod security;
 mod session;
+mod shared;
 mod wire;
 
 pub(crate) use self::{

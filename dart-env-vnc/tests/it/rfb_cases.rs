@@ -1,5 +1,7 @@
 //! Fault reports of other VNC clients, each as a test of its kind.
 
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 use std::time::{Duration, Instant};
 
 use dart_core::{Action, Device, Key, MouseButton, NamedKey, ScreenPx, Size};

@@ -1,6 +1,8 @@
 //! The sans-I/O core on hand-made streams: each message, each encoding on a 4x4 screen, and the
 //! properties that hold for any bytes.
 
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 use dart_core::{ScreenPx, Size};
 use dart_env_vnc::rfb::{Event, ProtocolVersion, RfbError, Update, message};
 use proptest::prelude::*;
@@ -286,7 +288,9 @@ proptest! {
         sizes in proptest::collection::vec(1usize..40, 1..8),
     ) {
         let mut bytes = Stream::ready(8, 6).0;
-        pieces.iter().for_each(|piece| bytes.extend(&piece.0));
+        for piece in &pieces {
+            bytes.extend(&piece.0);
+        }
         bytes.extend(tail);
         let whole = feed(None, [bytes.as_slice()]);
         let cut = feed(None, cut(&bytes, &sizes));
@@ -300,7 +304,9 @@ proptest! {
     #[test]
     fn well_formed_pieces_are_all_taken(pieces in proptest::collection::vec(any_piece(), 0..12)) {
         let mut bytes = Stream::ready(8, 6).0;
-        pieces.iter().for_each(|piece| bytes.extend(&piece.0));
+        for piece in &pieces {
+            bytes.extend(&piece.0);
+        }
         let outcome = feed(None, [bytes.as_slice()]);
         prop_assert_eq!(outcome.error, None);
         prop_assert_eq!(outcome.events.len(), pieces.len() + 1);

@@ -1,6 +1,8 @@
 //! Faults of a server, seen through the device: each is a typed error within its deadline that
 //! names the server, or recovery.
 
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 use std::time::{Duration, Instant};
 
 use dart_core::{Action, Device, Error, ErrorKind, ScreenPx};
@@ -69,6 +71,7 @@ fn greeted() -> Stream {
 }
 
 #[tokio::test]
+#[allow(clippy::too_many_lines, reason = "a table, one row a kind of server")]
 async fn bad_servers_are_told_apart() {
     let lockout = b"Too many security failures";
     let table = [

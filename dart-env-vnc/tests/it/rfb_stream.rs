@@ -1,5 +1,7 @@
 //! Server streams made by hand, and what the core makes of them.
 
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 use dart_env_vnc::rfb::{Core, Event, Password, RfbError};
 
 pub(crate) const RAW: i32 = 0;

@@ -1,11 +1,9 @@
-//! The device on a real server: Xtigervnc, with xev as a witness of input.
+//! The device on real servers: Xtigervnc and x11vnc, with xev as a witness of input.
+
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    sync::mpsc,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -15,267 +13,25 @@ use dart_core::{
     Size,
 };
 use dart_env_vnc::{VncConfig, VncDevice, rfb::Password};
-use dart_testkit::{
-    Breakable, Fault, Settings, device::DeviceHarness, device_conformance, suite::gate,
+use dart_testkit::{Breakable, Fault, Settings, device::DeviceHarness, device_conformance};
+
+use crate::{
+    rfb_conformance::right_click,
+    rfb_xserver::{SIZE, Server, Witness, skipped, x11vnc_skipped},
 };
-use des::cipher::{BlockCipherEncrypt, KeyInit};
-
-use crate::rfb_conformance::right_click;
-
-const SIZE: Size = Size::new(320, 240);
-
-fn installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
-}
-
-/// Why the suite cannot run here, if so.
-fn skipped() -> Option<String> {
-    let needs = [
-        ("Xtigervnc", "tigervnc-standalone-server"),
-        ("openbox", "openbox"),
-        ("xev", "x11-utils"),
-    ];
-    let missing = needs.iter().find(|(program, _)| !installed(program));
-    let available = missing.map_or(Ok(()), |(program, package)| {
-        Err(format!(
-            "{program} is not installed (apt-get install {package})"
-        ))
-    });
-    gate("vnc", available)
-}
 
 macro_rules! or_skip {
-    () => {
-        if let Some(why) = skipped() {
+    ($skipped:expr) => {
+        if let Some(why) = $skipped {
             println!("skipped: {why}");
             return;
         }
     };
 }
 
-/// Processes that end with their owner.
-struct Started(Vec<Child>);
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        for child in self.0.iter_mut().rev() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// A real X server on a free display and port.
-struct Server {
-    started: Started,
-    display: String,
-    port: u16,
-    password_file: Option<PathBuf>,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(file) = &self.password_file {
-            let _ = std::fs::remove_file(file);
-        }
-    }
-}
-
-impl Server {
-    fn start(arguments: &[&str]) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let mut child = Command::new("Xtigervnc")
-            .args(["-displayfd", "1", "-rfbport", &port.to_string()])
-            .args(["-localhost", "-interface", "127.0.0.1"])
-            .args(["-geometry", &SIZE.to_string(), "-depth", "24"])
-            .args(["-nolisten", "tcp", "-ac", "-noreset"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let stdout = child.stdout.take().unwrap();
-        let started = Started(vec![child]);
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        let display = format!(":{}", line.trim());
-        assert!(display.len() > 1, "Xtigervnc did not start");
-        Self {
-            started,
-            display,
-            port,
-            password_file: None,
-        }
-    }
-
-    fn open() -> Self {
-        Self::start(&["-SecurityTypes", "None"])
-    }
-
-    /// With the window manager, whose menu makes right clicks visible.
-    fn desktop() -> Self {
-        let mut server = Self::open();
-        server.run("openbox", &[], Stdio::null());
-        server
-    }
-
-    fn locked(password: &str) -> Self {
-        // The file holds the password encrypted with a key that is the same everywhere.
-        let key = [23u8, 82, 107, 6, 35, 78, 88, 7].map(u8::reverse_bits);
-        let mut block = [0; 8];
-        block[..password.len()].copy_from_slice(password.as_bytes());
-        let mut block = block.into();
-        des::Des::new(&key.into()).encrypt_block(&mut block);
-        let name = format!("dart-rfb-{}-{password}", std::process::id());
-        let file = std::env::temp_dir().join(name);
-        std::fs::write(&file, block.as_slice()).unwrap();
-        let path = file.display().to_string();
-        let mut server = Self::start(&["-SecurityTypes", "VncAuth", "-PasswordFile", &path]);
-        server.password_file = Some(file);
-        server
-    }
-
-    /// A program on the server's screen.
-    fn run(&mut self, program: &str, arguments: &[&str], output: Stdio) -> &mut Child {
-        let child = Command::new(program)
-            .args(arguments)
-            .env("DISPLAY", &self.display)
-            .stdout(output)
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        self.started.0.push(child);
-        self.started.0.last_mut().unwrap()
-    }
-
-    fn config(&self) -> VncConfig {
-        VncConfig {
-            update_timeout_ms: 3_000,
-            settle_quiet_ms: 100,
-            settle_max_ms: 1_000,
-            ..VncConfig::new(format!("127.0.0.1:{}", self.port))
-        }
-    }
-
-    async fn device(&self) -> VncDevice {
-        VncDevice::connect(self.config()).await.unwrap()
-    }
-
-    /// Until the window manager has opened and closed its menu, whatever it drew when it started.
-    async fn wait_for_menu(&self, device: &mut VncDevice) {
-        let mut seen = device.screenshot().await.unwrap().frame;
-        let mut in_a_row = 0;
-        for _ in 0..50 {
-            device.perform(&right_click(device)).await.unwrap();
-            let frame = device.screenshot().await.unwrap().frame;
-            in_a_row = if frame == seen { 0 } else { in_a_row + 1 };
-            if in_a_row == 4 {
-                return;
-            }
-            seen = frame;
-        }
-        panic!("openbox shows no menu");
-    }
-
-    /// Has another client change the size of the screen.
-    fn resize(&self, width: u16, height: u16) {
-        let mut peer = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let take = |peer: &mut TcpStream, count: usize| {
-            let mut bytes = vec![0; count];
-            peer.read_exact(&mut bytes).unwrap();
-            bytes
-        };
-        take(&mut peer, 12);
-        peer.write_all(b"RFB 003.008\n").unwrap();
-        let count = take(&mut peer, 1)[0];
-        take(&mut peer, count.into());
-        peer.write_all(&[1]).unwrap();
-        take(&mut peer, 4);
-        peer.write_all(&[1]).unwrap();
-        let init = take(&mut peer, 24);
-        let name = u32::from_be_bytes([init[20], init[21], init[22], init[23]]);
-        take(&mut peer, name as usize);
-        // SetEncodings: ExtendedDesktopSize. SetDesktopSize: one screen.
-        let mut message = vec![2, 0, 0, 1];
-        message.extend((-308i32).to_be_bytes());
-        message.extend([251, 0]);
-        message.extend(width.to_be_bytes());
-        message.extend(height.to_be_bytes());
-        message.extend([1, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
-        message.extend(width.to_be_bytes());
-        message.extend(height.to_be_bytes());
-        message.extend([0; 4]);
-        peer.write_all(&message).unwrap();
-        std::thread::sleep(Duration::from_millis(300));
-    }
-}
-
-/// Lines of xev, in a window that fills the screen.
-struct Witness(mpsc::Receiver<String>);
-
-impl Witness {
-    fn start(server: &mut Server) -> Self {
-        let geometry = format!("{SIZE}+0+0");
-        let xev = server.run("xev", &["-geometry", &geometry], Stdio::piped());
-        let stdout = xev.stdout.take().unwrap();
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout)
-                .lines()
-                .map_while(std::io::Result::ok)
-            {
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        let witness = Self(lines);
-        witness.until(|line| line.starts_with("MapNotify") || line.starts_with("Expose"));
-        witness
-    }
-
-    /// Lines up to the first that fits.
-    fn until(&self, fits: impl Fn(&str) -> bool) -> Vec<String> {
-        let deadline = Instant::now() + Duration::from_secs(5);
-        let mut lines = Vec::new();
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(line) = self.0.recv_timeout(left) else {
-                panic!("xev did not say it: {lines:#?}");
-            };
-            let done = fits(&line);
-            lines.push(line);
-            if done {
-                return lines;
-            }
-        }
-    }
-
-    /// Names of the keysyms pressed, up to `last`.
-    fn pressed(&self, last: &str) -> Vec<String> {
-        let mut down = false;
-        let lines = self.until(|line| line.contains(&format!(", {last}),")));
-        let mut names = Vec::new();
-        for line in lines {
-            if line.starts_with("Key") {
-                down = line.starts_with("KeyPress");
-            }
-            if let (true, Some((_, rest))) = (down, line.split_once("(keysym 0x")) {
-                let name = rest.split_once(", ").unwrap().1;
-                names.push(name.split_once(')').unwrap().0.to_owned());
-            }
-        }
-        names
-    }
-}
-
 #[tokio::test]
 async fn a_real_server_is_seen() {
-    or_skip!();
+    or_skip!(skipped());
     let server = Server::desktop();
     let mut device = server.device().await;
     server.wait_for_menu(&mut device).await;
@@ -293,7 +49,7 @@ async fn a_real_server_is_seen() {
 /// TigerVNC paints the pointer into the pixels of a client that has not moved it yet.
 #[tokio::test]
 async fn the_pointer_is_never_in_the_pixels() {
-    or_skip!();
+    or_skip!(skipped());
     let server = Server::desktop();
     server.wait_for_menu(&mut server.device().await).await;
     let mut device = server.device().await;
@@ -310,7 +66,7 @@ async fn the_pointer_is_never_in_the_pixels() {
 
 #[tokio::test]
 async fn vnc_auth_with_the_right_and_the_wrong_password() {
-    or_skip!();
+    or_skip!(skipped());
     let server = Server::locked("hunter2");
     let right = Some(Password::new("hunter2"));
     let mut device = VncDevice::connect_with(server.config(), right.clone())
@@ -350,7 +106,7 @@ async fn vnc_auth_with_the_right_and_the_wrong_password() {
 
 #[tokio::test]
 async fn typed_text_arrives() {
-    or_skip!();
+    or_skip!(skipped());
     let mut server = Server::open();
     let witness = Witness::start(&mut server);
     let mut device = server.device().await;
@@ -405,7 +161,7 @@ async fn typed_text_arrives() {
 
 #[tokio::test]
 async fn long_text_loses_nothing() {
-    or_skip!();
+    or_skip!(skipped());
     let mut server = Server::open();
     let witness = Witness::start(&mut server);
     let mut device = server.device().await;
@@ -426,7 +182,7 @@ async fn long_text_loses_nothing() {
 
 #[tokio::test]
 async fn pointer_and_modifiers_arrive() {
-    or_skip!();
+    or_skip!(skipped());
     let mut server = Server::open();
     let witness = Witness::start(&mut server);
     let mut device = server.device().await;
@@ -489,7 +245,7 @@ async fn pointer_and_modifiers_arrive() {
 
 #[tokio::test]
 async fn a_resize_by_another_client_is_followed() {
-    or_skip!();
+    or_skip!(skipped());
     let server = Server::desktop();
     let mut device = server.device().await;
     for size in [Size::new(400, 200), Size::new(160, 120), SIZE] {
@@ -503,7 +259,7 @@ async fn a_resize_by_another_client_is_followed() {
 
 #[tokio::test]
 async fn a_killed_server_is_disconnected() {
-    or_skip!();
+    or_skip!(skipped());
     let mut server = Server::open();
     let mut device = server.device().await;
     server.started.0[0].kill().unwrap();
@@ -517,7 +273,7 @@ async fn a_killed_server_is_disconnected() {
 
 #[tokio::test]
 async fn a_stopped_server_is_a_timeout() {
-    or_skip!();
+    or_skip!(skipped());
     let server = Server::open();
     let mut device = VncDevice::connect(VncConfig {
         update_timeout_ms: 500,
@@ -533,6 +289,37 @@ async fn a_stopped_server_is_a_timeout() {
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     device.recover().await.unwrap();
     device.screenshot().await.unwrap();
+}
+
+/// asyncvnc#2, noVNC#1607, x11vnc#23, x11vnc#217: another implementation on the same screen.
+#[tokio::test]
+async fn x11vnc_shows_and_takes_the_same() {
+    or_skip!(x11vnc_skipped());
+    let mut server = Server::open();
+    let witness = Witness::start(&mut server);
+    let mut direct = server.device().await;
+    let config = server.x11vnc();
+    let mut device = VncDevice::connect(config).await.unwrap();
+    let at = ScreenPx::new(100, 100);
+    for mover in [&mut direct, &mut device] {
+        mover.perform(&Action::MoveTo { at }).await.unwrap();
+    }
+    let frame = device.screenshot().await.unwrap().frame;
+    assert_eq!(frame, direct.screenshot().await.unwrap().frame);
+    let text = "Hello <World> 42!\n".to_owned();
+    device.perform(&Action::Type { text }).await.unwrap();
+    let names = witness.pressed("Return");
+    let names = names.iter().filter(|name| !name.starts_with("Shift"));
+    let expected = [
+        "H", "e", "l", "l", "o", "space", "less", "W", "o", "r", "l", "d", "greater", "space", "4",
+        "2", "exclam", "Return",
+    ];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
+    // A resize ends nothing.
+    server.resize(400, 200);
+    let frame = device.screenshot().await.unwrap().frame;
+    assert_eq!(frame.size(), Size::new(400, 200));
+    device.close().await.unwrap();
 }
 
 /// The device suite on the real server.

@@ -1,0 +1,201 @@
+//! What the tasks of a connection share: the screen as of the last update boundary, the status,
+//! and the requests that wait to be sent.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use dart_core::{Frame, Size};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+
+use super::{
+    core::Core,
+    encoding::cursor::CursorImage,
+    error::RfbError,
+    framebuffer::{Area, Framebuffer},
+    session::{Event, Update},
+};
+
+/// Most bytes of requests that wait for the writer. A server that sends updates and reads nothing
+/// would otherwise let them pile up.
+const MAX_OUTBOX: usize = 64 << 10;
+
+/// What the reader tells the others.
+#[derive(Clone, Debug)]
+pub(super) struct Status {
+    pub(super) connected: bool,
+    pub(super) size: Size,
+    /// Whether the screen has pixels since it got its size.
+    pub(super) painted: bool,
+    /// The pixel that was asked for and has not been painted since.
+    pub(super) probe: Option<(u16, u16)>,
+    pub(super) last_change: Instant,
+    pub(super) failure: Option<RfbError>,
+}
+
+/// The screen as of the last update boundary.
+struct Screen {
+    size: Size,
+    rgb: Vec<u8>,
+    frame: Option<Frame>,
+    cursor: Option<Arc<CursorImage>>,
+}
+
+impl Screen {
+    /// Copies what changed.
+    fn publish(&mut self, from: &Framebuffer, damage: &[Area]) {
+        if damage.is_empty() {
+            return;
+        }
+        self.frame = None;
+        if self.size != from.size() {
+            self.size = from.size();
+            self.rgb = from.rgb().to_vec();
+            return;
+        }
+        let stride = self.size.width as usize * 3;
+        for area in damage {
+            let left = usize::from(area.x) * 3;
+            let right = left + usize::from(area.width) * 3;
+            let rows = usize::from(area.y)..usize::from(area.y) + usize::from(area.height);
+            for row in rows.map(|y| y * stride) {
+                let span = row + left..row + right;
+                self.rgb[span.clone()].copy_from_slice(&from.rgb()[span]);
+            }
+        }
+    }
+
+    fn frame(&mut self) -> Option<Frame> {
+        if self.frame.is_none() {
+            self.frame = Frame::new(self.size, self.rgb.as_slice()).ok();
+        }
+        self.frame.clone()
+    }
+}
+
+/// What the tasks of a connection share.
+pub(super) struct Shared {
+    screen: Mutex<Screen>,
+    pub(super) status: watch::Sender<Status>,
+    outbox: Mutex<Vec<u8>>,
+    outbox_filled: Notify,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// No code panics while it holds one of these locks, so a poisoned one is still whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn new() -> Self {
+        let status = Status {
+            connected: false,
+            size: Size::new(0, 0),
+            painted: false,
+            probe: None,
+            last_change: Instant::now(),
+            failure: None,
+        };
+        let screen = Screen {
+            size: Size::new(0, 0),
+            rgb: Vec::new(),
+            frame: None,
+            cursor: None,
+        };
+        Self {
+            screen: Mutex::new(screen),
+            status: watch::Sender::new(status),
+            outbox: Mutex::new(Vec::new()),
+            outbox_filled: Notify::new(),
+        }
+    }
+
+    /// Notes the first failure.
+    pub(super) fn fail(&self, error: RfbError) {
+        tracing::debug!(%error, "RFB connection failed");
+        self.status.send_modify(|status| {
+            status.failure.get_or_insert(error);
+        });
+    }
+
+    /// Queues requests for the writer.
+    pub(super) fn post(&self, bytes: &[u8]) -> Result<(), RfbError> {
+        let mut outbox = lock(&self.outbox);
+        if outbox.len() + bytes.len() > MAX_OUTBOX {
+            return Err(RfbError::Malformed {
+                what: "the server sends updates but reads no requests",
+            });
+        }
+        outbox.extend(bytes);
+        self.outbox_filled.notify_one();
+        Ok(())
+    }
+
+    /// Tells the others what happened.
+    pub(super) fn handle(&self, event: Event, core: &mut Core) {
+        match event {
+            Event::Connected(init) => {
+                tracing::debug!(name = init.name, size = %init.size, "RFB connection ready");
+                self.status.send_modify(|status| {
+                    status.connected = true;
+                    status.size = init.size;
+                });
+            }
+            Event::Updated(update) => self.publish(update, core),
+            Event::Bell | Event::CutText { .. } | Event::ColourMap { .. } => {}
+        }
+    }
+
+    /// Makes the screen of the core visible to the others.
+    fn publish(&self, update: Update, core: &mut Core) {
+        let damage = core.screen_mut().map(Framebuffer::take_damage);
+        let damage = damage.unwrap_or_default();
+        let size = {
+            let mut screen = lock(&self.screen);
+            if update.cursor {
+                screen.cursor = core.cursor().cloned().map(Arc::new);
+            }
+            if let Some(framebuffer) = core.screen() {
+                screen.publish(framebuffer, &damage);
+            }
+            screen.size
+        };
+        self.status.send_modify(|status| {
+            status.size = size;
+            status.painted = update.painted > 0 || (status.painted && !update.resized);
+            status.probe = status
+                .probe
+                .filter(|(x, y)| !damage.iter().any(|area| area.contains(*x, *y)));
+            // One pixel is the answer to a probe.
+            if update.painted > 1 || update.resized {
+                status.last_change = Instant::now();
+            }
+        });
+    }
+
+    /// The last complete frame.
+    pub(super) fn frame(&self) -> Option<Frame> {
+        lock(&self.screen).frame()
+    }
+
+    /// The pointer's shape.
+    pub(super) fn cursor(&self) -> Option<Arc<CursorImage>> {
+        lock(&self.screen).cursor.clone()
+    }
+
+    /// Waits for requests and takes them.
+    pub(super) async fn next_requests(&self) -> Vec<u8> {
+        self.outbox_filled.notified().await;
+        std::mem::take(&mut *lock(&self.outbox))
+    }
+}

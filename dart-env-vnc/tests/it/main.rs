@@ -1,0 +1,14 @@
+//! Integration tests of dart-env-vnc.
+
+mod desktop;
+mod miniwob;
+mod needs;
+mod rfb_cases;
+mod rfb_conformance;
+mod rfb_core;
+mod rfb_faults;
+mod rfb_hostile;
+mod rfb_server;
+mod rfb_stream;
+mod rfb_xserver;
+mod rfb_xtigervnc;
