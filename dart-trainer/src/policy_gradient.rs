@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use dart_core::{Batch, Objective, selection::high_entropy_steps};
+use dart_core::{Batch, Objective, selection::quantile};
 use dart_kernels::Token;
 use dart_policy::TrainableModel;
 
@@ -19,6 +19,11 @@ use crate::{
     plan::{Cluster, Plan, clusters, minibatches, plan},
     validate::temperature,
 };
+
+/// Steps that differ only by this much in mean entropy are ties. Two rollouts that saw the same and
+/// did the same have equal entropies, which rounding makes unequal when they fall into different
+/// micro-batches; which of them is kept must not depend on that.
+const ENTROPY_ROUNDING: f64 = 1e-5;
 
 /// What is known about each sample before the optimizer steps.
 pub(crate) struct Known {
@@ -224,8 +229,9 @@ pub(crate) fn select(batch: &Batch, statistics: &Statistics, dropped: f64) -> Ve
     }
     for members in groups.values() {
         let entropies: Vec<f64> = members.iter().map(|index| entropy(*index)).collect();
-        for (index, keep) in members.iter().zip(high_entropy_steps(&entropies, dropped)) {
-            kept[*index] = keep;
+        let threshold = quantile(&entropies, dropped) - ENTROPY_ROUNDING;
+        for (index, entropy) in members.iter().zip(entropies) {
+            kept[*index] = entropy >= threshold;
         }
     }
     kept

@@ -9,21 +9,28 @@ use crate::toy::{self, Toy};
 struct Harness {
     threads: usize,
     entropy_drop: f64,
-    kl_beta: f64,
+    epochs: usize,
 }
 
-/// One pass with its graph kept; two threads.
+/// One pass whose graph is kept until the steps of high entropy are known; two threads.
 const ONE_PASS: Harness = Harness {
     threads: 2,
     entropy_drop: 0.2,
-    kl_beta: 0.0,
+    epochs: 1,
 };
 
-/// No step selection; a reference model.
-const WITH_REFERENCE: Harness = Harness {
+/// Nothing has to be known ahead.
+const DIRECT: Harness = Harness {
     threads: 1,
     entropy_drop: 0.0,
-    kl_beta: 0.1,
+    epochs: 1,
+};
+
+/// Old log-probs from a pass of their own.
+const EPOCHS: Harness = Harness {
+    threads: 1,
+    entropy_drop: 0.2,
+    epochs: 2,
 };
 
 impl LearnerHarness for Harness {
@@ -33,7 +40,7 @@ impl LearnerHarness for Harness {
         let config = TrainerConfig {
             threads: self.threads,
             entropy_drop: self.entropy_drop,
-            kl_beta: self.kl_beta,
+            epochs: self.epochs,
             micro_batch_samples: micro_batch,
             ..toy::config()
         };
@@ -66,3 +73,5 @@ impl LearnerHarness for Harness {
 }
 
 learner_conformance!(mod in_one_pass, crate::conformance::ONE_PASS);
+learner_conformance!(mod direct, crate::conformance::DIRECT);
+learner_conformance!(mod with_epochs, crate::conformance::EPOCHS);

@@ -7,3 +7,4 @@ mod conformance;
 mod handles;
 mod steps;
 mod toy;
+mod vlm;
