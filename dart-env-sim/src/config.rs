@@ -216,7 +216,8 @@ mod tests {
 
     #[test]
     fn faults_are_named() {
-        let cases: [(fn(&mut SimConfig), &str); 6] = [
+        type Fault = fn(&mut SimConfig);
+        let cases: [(Fault, &str); 6] = [
             (|c| c.screen.width = 64, "screen"),
             (|c| c.screen.height = 100_000, "screen"),
             (|c| c.grid = 0, "grid"),

@@ -5,4 +5,5 @@
 mod conformance;
 mod episodes;
 mod golden;
+mod rough_use;
 mod support;
