@@ -7,4 +7,5 @@ mod layer;
 mod learner;
 mod mutants;
 mod policy;
+mod toy_ring;
 mod walkthrough;

@@ -3,6 +3,7 @@
 
 mod curator;
 mod device;
+mod driver;
 mod environment;
 mod learner;
 mod policy;
