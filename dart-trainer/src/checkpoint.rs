@@ -62,6 +62,36 @@ pub struct CheckpointDir {
     keep: usize,
 }
 
+/// A version that is being written. Dropped without [`Self::commit`], it never was.
+#[derive(Debug)]
+pub struct Draft {
+    dir: CheckpointDir,
+    version: PolicyVersion,
+    path: PathBuf,
+}
+
+impl Draft {
+    /// The directory to put files into.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Seals the version and makes it the latest. Gives its directory.
+    ///
+    /// # Errors
+    /// [`Storage`](dart_core::ErrorKind::Storage); the latest version is the one before, then.
+    pub fn commit(self) -> dart_core::Result<PathBuf> {
+        Ok(self.dir.commit(self.version, &self.path)?)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After a commit there is nothing; otherwise the next writer or opener tries again.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
 impl CheckpointDir {
     /// Opens or makes the directory, and removes what an interrupted writer left. The newest
     /// `keep` versions (at least 1) are kept when new ones are written; 2 or more leave something
@@ -89,31 +119,36 @@ impl CheckpointDir {
         version: PolicyVersion,
         fill: impl FnOnce(&Path) -> dart_core::Result<()>,
     ) -> dart_core::Result<PathBuf> {
-        let name = directory_name(version);
-        let temporary = self.root.join(format!(".tmp-{name}"));
-        let outcome = self.write_through(version, &temporary, fill);
-        if outcome.is_err() {
-            // The error that counts is the first one.
-            let _ = fs::remove_dir_all(&temporary);
-        }
-        Ok(outcome?)
+        let draft = self.begin(version)?;
+        fill(draft.path())?;
+        draft.commit()
     }
 
-    fn write_through(
-        &self,
-        version: PolicyVersion,
-        temporary: &Path,
-        fill: impl FnOnce(&Path) -> dart_core::Result<()>,
-    ) -> Result<PathBuf> {
-        remove(temporary)?;
-        fs::create_dir(temporary).map_err(TrainerError::io("make", temporary))?;
-        fill(temporary)?;
+    /// The same for writers that have to wait: put the files into [`Draft::path`], then
+    /// [`Draft::commit`].
+    ///
+    /// # Errors
+    /// [`Storage`](dart_core::ErrorKind::Storage).
+    pub fn begin(&self, version: PolicyVersion) -> dart_core::Result<Draft> {
+        let name = format!(".tmp-{}", directory_name(version));
+        let path = self.root.join(name);
+        remove(&path)?;
+        fs::create_dir(&path).map_err(TrainerError::io("make", &path))?;
+        Ok(Draft {
+            dir: self.clone(),
+            version,
+            path,
+        })
+    }
+
+    fn commit(&self, version: PolicyVersion, temporary: &Path) -> Result<PathBuf> {
         seal(temporary, version)?;
         let name = directory_name(version);
         let path = self.root.join(&name);
         let aside = self.root.join(format!(".old-{name}"));
         if path.exists() {
             // Left by a run that ended before LATEST named it, or written twice.
+            remove(&aside)?;
             fs::rename(&path, &aside).map_err(TrainerError::io("rename", &path))?;
         }
         fs::rename(temporary, &path).map_err(TrainerError::io("rename", temporary))?;

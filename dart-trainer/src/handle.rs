@@ -45,7 +45,7 @@ pub struct LearnerHandle(Kind);
 #[derive(Clone)]
 enum Kind {
     Thread(mpsc::Sender<Job>),
-    Inline(Arc<Mutex<Boxed>>),
+    Inline(Arc<Mutex<Option<Boxed>>>),
 }
 
 impl std::fmt::Debug for Kind {
@@ -74,7 +74,7 @@ impl LearnerHandle {
 
     /// Computes in the caller's task, blocking it: for simulated time, where a step takes none.
     pub fn inline(learner: Boxed) -> Self {
-        Self(Kind::Inline(Arc::new(Mutex::new(learner))))
+        Self(Kind::Inline(Arc::new(Mutex::new(Some(learner)))))
     }
 
     /// [`Learner::step`]. If the future is dropped, the step is taken all the same.
@@ -130,13 +130,23 @@ impl LearnerHandle {
 }
 
 fn call_inline<T>(
-    learner: &Mutex<Boxed>,
+    learner: &Mutex<Option<Boxed>>,
     operation: &'static str,
     run: impl FnOnce(&mut Boxed) -> Result<T>,
 ) -> Result<T> {
-    let broken = |_: PoisonError<_>| internal(operation, "the learner panicked earlier");
-    let mut learner = learner.lock().map_err(broken)?;
-    run(&mut learner)
+    // A panic cannot poison the lock: it is caught, and the learner is thrown away.
+    let mut place = learner.lock().unwrap_or_else(PoisonError::into_inner);
+    let gone = || internal(operation, "the learner has panicked");
+    let Some(mut learner) = place.take() else {
+        return Err(gone());
+    };
+    match catch_unwind(AssertUnwindSafe(|| run(&mut learner))) {
+        Ok(result) => {
+            *place = Some(learner);
+            result
+        }
+        Err(panic) => Err(gone().with("panic", panic_message(panic.as_ref()))),
+    }
 }
 
 /// Answers calls until nobody is left to call, or one panics: then the answer is dropped, which

@@ -29,7 +29,7 @@ mod update;
 mod validate;
 mod workers;
 
-pub use checkpoint::{Checkpoint, CheckpointDir};
+pub use checkpoint::{Checkpoint, CheckpointDir, Draft};
 pub use config::{Decay, ImitationConfig, MissingLogProbs, Preset, TrainerConfig};
 pub use handle::{LearnerHandle, ScoringLearner};
 pub use learner::GrpoLearner;

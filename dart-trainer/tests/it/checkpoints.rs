@@ -6,14 +6,16 @@ use dart_core::{Error, ErrorKind, PolicyVersion};
 use dart_trainer::CheckpointDir;
 
 fn write(dir: &CheckpointDir, version: u64) {
-    dir.write(PolicyVersion(version), |path| fill(path, version))
-        .unwrap();
+    dir.write(PolicyVersion(version), |path| {
+        fill(path, version);
+        Ok(())
+    })
+    .unwrap();
 }
 
-fn fill(path: &Path, version: u64) -> dart_core::Result<()> {
+fn fill(path: &Path, version: u64) {
     fs::write(path.join("weights.bin"), version.to_le_bytes().repeat(1000)).unwrap();
     fs::write(path.join("state.json"), format!("{{\"v\":{version}}}")).unwrap();
-    Ok(())
 }
 
 fn newest(dir: &CheckpointDir) -> Option<u64> {
@@ -55,6 +57,11 @@ fn the_newest_is_found_and_old_ones_go() {
     );
     write(&dir, 12);
     assert_eq!(newest(&dir), Some(12), "the same version again");
+    let draft = dir.begin(PolicyVersion(13)).unwrap();
+    fill(draft.path(), 13);
+    assert_eq!(newest(&dir), Some(12));
+    assert_eq!(draft.commit().unwrap(), path.join("v000013"));
+    assert_eq!(newest(&dir), Some(13));
 }
 
 #[test]
@@ -71,13 +78,13 @@ fn damage_is_seen_and_named() {
             fs::write(p.join("weights.bin"), &bytes[..100]).unwrap();
         }),
         ("state.json", |p| {
-            fs::remove_file(p.join("state.json")).unwrap()
+            fs::remove_file(p.join("state.json")).unwrap();
         }),
         ("manifest.json", |p| {
-            fs::write(p.join("manifest.json"), "{").unwrap()
+            fs::write(p.join("manifest.json"), "{").unwrap();
         }),
         ("manifest.json", |p| {
-            fs::remove_file(p.join("manifest.json")).unwrap()
+            fs::remove_file(p.join("manifest.json")).unwrap();
         }),
         ("../x", |p| {
             let text = fs::read_to_string(p.join("manifest.json")).unwrap();
@@ -128,7 +135,7 @@ fn an_interrupted_write_leaves_the_old_version() {
     let dir = CheckpointDir::open(root.path(), 3).unwrap();
     write(&dir, 1);
     let failure = dir.write(PolicyVersion(2), |path| {
-        fill(path, 2)?;
+        fill(path, 2);
         Err(Error::new(ErrorKind::Storage, "test", "fill", "disk full"))
     });
     assert!(failure.unwrap_err().to_string().contains("disk full"));
@@ -138,6 +145,14 @@ fn an_interrupted_write_leaves_the_old_version() {
         Ok(())
     });
     assert_eq!(nested.unwrap_err().kind(), ErrorKind::Storage);
+    let draft = dir.begin(PolicyVersion(2)).unwrap();
+    fill(draft.path(), 2);
+    drop(draft);
+    assert_eq!(
+        names(root.path()),
+        ["LATEST", "v000001"],
+        "a draft never was"
+    );
     // Killed half-way: before the rename, and between setting aside and replacing.
     fs::create_dir(root.path().join(".tmp-v000002")).unwrap();
     fs::rename(

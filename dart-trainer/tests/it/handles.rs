@@ -82,16 +82,20 @@ impl dart_trainer::ScoringLearner for Panics {}
 
 #[tokio::test]
 async fn after_a_panic_every_call_is_an_error() {
-    let handle = LearnerHandle::spawn(Box::new(Panics)).unwrap();
-    let unsupported = handle.score(mixed()).await.unwrap_err();
-    assert_eq!(unsupported.kind(), ErrorKind::Unsupported);
-    for _ in 0..3 {
-        let call = tokio::time::timeout(Duration::from_secs(20), handle.step(mixed()));
-        let error = call.await.expect("no call hangs").unwrap_err();
+    for handle in [
+        LearnerHandle::spawn(Box::new(Panics)).unwrap(),
+        LearnerHandle::inline(Box::new(Panics)),
+    ] {
+        let unsupported = handle.score(mixed()).await.unwrap_err();
+        assert_eq!(unsupported.kind(), ErrorKind::Unsupported);
+        for _ in 0..3 {
+            let call = tokio::time::timeout(Duration::from_secs(20), handle.step(mixed()));
+            let error = call.await.expect("no call hangs").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Internal);
+        }
+        let error = handle.version().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Internal);
     }
-    let error = handle.version().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Internal);
 }
 
 #[tokio::test]

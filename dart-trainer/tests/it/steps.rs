@@ -189,13 +189,13 @@ fn bad_samples_are_refused_by_name() {
         ("no image", |b| b.samples[1].prompt.images.clear()),
         ("not in the batch", |b| b.images.clear()),
         ("one rollout log-prob", |b| {
-            b.samples[1].rollout_log_probs = vec![-1.0; 9].into()
+            b.samples[1].rollout_log_probs = vec![-1.0; 9].into();
         }),
         ("missing", |b| {
-            b.samples[1].rollout_log_probs = Vec::new().into()
+            b.samples[1].rollout_log_probs = Vec::new().into();
         }),
         ("not positive", |b| {
-            b.samples[0].rollout_log_probs = vec![0.5].into()
+            b.samples[0].rollout_log_probs = vec![0.5].into();
         }),
         ("advantage", |b| b.samples[1].advantage = f64::NAN),
         ("greedy", |b| b.samples[1].temperature = 0.0),
