@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`row`] | log-probability and entropy of one row in one pass, and their gradient |
 //! | [`token_loss`] | loss of one token and its derivative, as closed forms |
-//! | [`rl_loss`] | loss of many tokens with the gradient with respect to their logits |
+//! | [`mod@rl_loss`] | loss of many tokens with the gradient with respect to their logits |
 //! | [`candle_op`] | the same for candle tensors, as an operation with a gradient |
 //!
 //! # Source
