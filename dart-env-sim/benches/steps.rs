@@ -46,6 +46,31 @@ async fn walk(config: &SimConfig, tasks: &[Task], steps: u64) -> dart_core::Resu
     Ok(begin.elapsed())
 }
 
+/// Steps of the walk whose rate is printed.
+const SAMPLE: u64 = 3000;
+
+/// Prints the rate of a walk by the clock and, where Linux tells it, by this thread's CPU time: on
+/// a busy machine only the second is a property of the simulator.
+fn report(name: &str, walk: impl FnOnce() -> Duration) {
+    let before = cpu_time();
+    let walked = walk();
+    let used = before.and_then(|before| cpu_time()?.checked_sub(before));
+    let rate = |time: Duration| SAMPLE as f64 / time.as_secs_f64();
+    let by_cpu = used.map_or_else(|| "unknown".to_owned(), |used| format!("{:.0}", rate(used)));
+    let wall = rate(walked);
+    let _ = writeln!(
+        std::io::stdout(),
+        "{name}: {wall:.0} steps/s, {by_cpu} a CPU second"
+    );
+}
+
+/// CPU time of this thread so far.
+fn cpu_time() -> Option<Duration> {
+    let line = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanos = line.split_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(nanos))
+}
+
 fn steps(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -63,11 +88,11 @@ fn steps(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("steps");
     for (name, config) in cases {
         let tasks = config.tasks(Split::Train).expect("tasks");
-        let walked = runtime
-            .block_on(walk(&config, &tasks, 2000))
-            .expect("a walk");
-        let rate = 2000.0 / walked.as_secs_f64();
-        let _ = writeln!(std::io::stdout(), "{name}: {rate:.0} steps/s");
+        report(name, || {
+            runtime
+                .block_on(walk(&config, &tasks, SAMPLE))
+                .expect("a walk")
+        });
         group.throughput(Throughput::Elements(1));
         group.bench_function(name, |bencher| {
             bencher.iter_custom(|steps| {
