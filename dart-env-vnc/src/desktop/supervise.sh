@@ -40,10 +40,12 @@ cat >/dev/null
 
 kill -TERM "-$session"
 rounds=0
-while [ -n "$(members)$(labelled)" ] && [ "$rounds" -lt 20 ]; do
-    sleep 0.1
+# The shell collects its child while it waits for sleep, so the process id is gone with the process.
+while kill -0 "$session" && [ "$rounds" -lt 30 ]; do
+    sleep 0.05
     rounds=$((rounds + 1))
 done
+kill -KILL "-$session"
 rounds=0
 while left="$(members)$(labelled)" && [ -n "$left" ] && [ "$rounds" -lt 20 ]; do
     kill -KILL $left

@@ -19,14 +19,17 @@ const MARK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// After input that a page gives no sign of, the screen is taken for settled when it has not
 /// changed for this long.
-const QUIET: Duration = Duration::from_millis(20);
-const LONGEST: Duration = Duration::from_millis(250);
+const QUIET: Duration = Duration::from_millis(40);
+/// The same after clicks that no driver has asked the page about.
+const CLICK_QUIET: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_millis(500);
 
 /// An own desktop as a device.
 ///
 /// A driver that paints a mark beside the device's screen tells the device the mark's colour; the
 /// next screenshot then waits for a frame that shows it. That costs no fixed pause and cannot be
-/// early.
+/// early. Where no driver has painted a mark since a click, the screenshot waits until the screen
+/// has settled.
 #[derive(Debug)]
 pub struct DesktopDevice {
     config: DesktopConfig,
@@ -35,6 +38,10 @@ pub struct DesktopDevice {
     running: Option<Running>,
     /// The colour to wait for.
     mark: Option<[u8; 3]>,
+    /// A click was made and no mark was painted since.
+    unsettled: bool,
+    /// A driver paints marks.
+    driven: bool,
     /// What would release what the agent has pressed and not released.
     held: Vec<Action>,
     /// Releases of a mouse button that the page has not been asked about.
@@ -59,6 +66,8 @@ impl Running {
         let vnc = VncConfig {
             // The driver's mark tells when the screen is up to date.
             settle_quiet_ms: 0,
+            // It is on this machine and listens already.
+            handshake_timeout_ms: 5_000,
             ..VncConfig::new(desktop.vnc_address().to_string())
         };
         let password = Some(Password::new(desktop.vnc_password()));
@@ -82,6 +91,8 @@ impl DesktopDevice {
             spec,
             running: Some(running),
             mark: None,
+            unsettled: false,
+            driven: false,
             held: Vec::new(),
             releases: 0,
             recoveries: 0,
@@ -139,6 +150,8 @@ impl DesktopDevice {
     /// The next screenshot waits for a frame with this colour at the mark, and lists `ui`.
     pub(super) fn expect(&mut self, mark: [u8; 3], ui: Option<Arc<[UiElement]>>) {
         self.mark = Some(mark);
+        self.driven = true;
+        self.unsettled = false;
         self.ui = ui;
     }
 
@@ -150,16 +163,19 @@ impl DesktopDevice {
     /// The whole desktop's frame, once it shows the mark.
     async fn marked_frame(&mut self) -> Result<Frame> {
         let at = (self.spec.screen.width + 8, self.config.height - 8);
-        let mark = self.mark;
+        let (mark, unsettled) = (self.mark, self.unsettled);
         let vnc = &mut self.running("screenshot")?.vnc;
+        if unsettled {
+            vnc.settle(CLICK_QUIET, LONGEST).await?;
+        }
         let deadline = Instant::now() + MARK_TIMEOUT;
         loop {
             let frame = vnc.screenshot().await?.frame;
-            if mark.is_none() {
-                return Ok(frame);
-            }
-            if frame.pixel(at.0, at.1) == mark {
-                self.recoveries = 0;
+            if mark.is_none() || frame.pixel(at.0, at.1) == mark {
+                self.unsettled = false;
+                if mark.is_some() || !self.driven {
+                    self.recoveries = 0;
+                }
                 return Ok(frame);
             }
             if Instant::now() >= deadline {
@@ -263,9 +279,11 @@ impl Device for DesktopDevice {
         let vnc = &mut self.running("perform")?.vnc;
         vnc.perform(action).await?;
         let releases = releases_of(action);
+        // A driver asks the page whether it has noticed a click; it cannot ask for other input.
         if releases == 0 {
             vnc.settle(QUIET, LONGEST).await?;
         }
+        self.unsettled |= releases > 0;
         self.releases += releases;
         Ok(())
     }
@@ -275,6 +293,7 @@ impl Device for DesktopDevice {
             return Err(Self::misuse("recover"));
         }
         self.mark = None;
+        self.unsettled = false;
         self.ui = None;
         self.recovered = true;
         self.recoveries += 1;

@@ -1,6 +1,8 @@
 //! An own desktop on a real X server: it comes up, it shows a page, and nothing of it outlives its
 //! owner.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::{
     io::{BufRead, BufReader},
     net::{SocketAddr, TcpStream},
@@ -257,7 +259,7 @@ async fn owner() {
         .await
         .unwrap();
     println!("\ntraces {}", Traces::of(&desktop).write());
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
 }
 
 fn killed_owner(signal: &str) {

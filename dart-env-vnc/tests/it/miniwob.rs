@@ -1,6 +1,8 @@
 //! MiniWoB++ on real desktops: the experts' clicks earn the reward, wrong ones do not, a seed fixes
 //! the pixels, and nothing that an agent does to the browser outlives the next reset.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::{
     process::Command,
     sync::Arc,
@@ -9,13 +11,15 @@ use std::{
 
 use async_trait::async_trait;
 use dart_core::{
-    Action, Demonstrate, Device, DeviceEnvironment, Environment, EnvironmentFactory, ErrorKind,
-    Key, Modifier, NamedKey, Result, Reward, ScreenPx, Size, Split, StepStatus, Task, UiRole,
+    Action, Demonstrate, Demonstrator, Device, DeviceEnvironment, Environment, EnvironmentFactory,
+    ErrorKind, Key, Modifier, NamedKey, Result, Reward, ScreenPx, Size, Split, StepStatus, Task,
+    UiRole,
 };
 use dart_env_vnc::{DesktopDevice, MiniwobConfig, MiniwobDriver, MiniwobFactory, cdp::Cdp};
 use dart_testkit::{
     Breakable, Fault, Settings, demonstrate::DemonstrateHarness, demonstrate_conformance,
-    environment, environment::EnvironmentHarness, environment_conformance, suite::gate,
+    device::DeviceHarness, device_conformance, environment, environment::EnvironmentHarness,
+    environment_conformance, suite::gate, task_driver::TaskDriverHarness, task_driver_conformance,
 };
 
 use crate::needs;
@@ -71,10 +75,8 @@ async fn the_experts_solve_the_default_tasks_in_both_splits() {
         return;
     }
     let config = config();
-    let mut env = MiniwobFactory::new(config.clone()).unwrap();
-    let mut env = EnvironmentFactory::create_demonstrator(&mut env)
-        .await
-        .unwrap();
+    let factory = MiniwobFactory::new(config.clone()).unwrap();
+    let mut env = factory.create_demonstrator().await.unwrap();
     for split in [Split::Train, Split::Layouts] {
         for task in config.tasks(split).unwrap() {
             let start = Instant::now();
@@ -275,7 +277,7 @@ struct Harness;
 
 fn settings() -> Settings {
     Settings {
-        limit: Duration::from_secs(120),
+        limit: Duration::from_mins(2),
         skipped: missing(),
         ..Settings::default()
     }
@@ -310,15 +312,32 @@ impl EnvironmentHarness for Harness {
 
     async fn breakable(&self, fault: Fault) -> Result<Option<Breakable<Env>>> {
         let mut subject = Box::new(make(&config()).await?);
+        let faults = Faults::of(subject.device_mut())?;
+        Ok(Some(faults.breakable(subject, fault)))
+    }
+}
+
+/// Ways to make the VNC server of a desktop fail.
+struct Faults {
+    server: String,
+}
+
+impl Faults {
+    fn of(device: &mut DesktopDevice) -> Result<Self> {
         // Browser, window manager, server, each with its supervisor.
-        let server = subject.device_mut().desktop()?.process_ids()[4].to_string();
+        let server = device.desktop()?.process_ids()[4].to_string();
+        Ok(Self { server })
+    }
+
+    fn breakable<T: ?Sized>(self, subject: Box<T>, fault: Fault) -> Breakable<T> {
         let signal = move |signal: &str| {
-            let sent = Command::new("kill").args([signal, &server]).status();
+            let sent = Command::new("kill").args([signal, &self.server]).status();
             assert!(sent.unwrap().success());
         };
-        Ok(Some(match fault {
+        match fault {
             Fault::Stall => {
-                let resume = signal.clone();
+                let signal = Arc::new(signal);
+                let resume = Arc::clone(&signal);
                 Breakable {
                     subject,
                     break_it: Box::new(move || signal("-STOP")),
@@ -331,7 +350,7 @@ impl EnvironmentHarness for Harness {
                 // A new desktop is started by itself.
                 heal: Some(Box::new(|| {})),
             },
-        }))
+        }
     }
 }
 
@@ -356,6 +375,82 @@ impl DemonstrateHarness for Harness {
 }
 
 demonstrate_conformance!(Harness);
+
+#[async_trait]
+impl TaskDriverHarness for Harness {
+    type Device = DesktopDevice;
+    type Driver = MiniwobDriver;
+
+    fn settings(&self) -> Settings {
+        settings()
+    }
+
+    async fn make(&self) -> Result<(DesktopDevice, MiniwobDriver)> {
+        let config = config();
+        let device = DesktopDevice::start(config.desktop.clone(), config.screen).await?;
+        Ok((device, MiniwobDriver::start(Arc::new(config), true).await?))
+    }
+
+    fn task(&self) -> Task {
+        task("click-option", Split::Train)
+    }
+
+    fn deterministic(&self) -> bool {
+        true
+    }
+
+    async fn visible_action(
+        &self,
+        device: &mut DesktopDevice,
+        driver: &mut MiniwobDriver,
+    ) -> Result<Action> {
+        let action = driver.expert_action(device).await?;
+        Ok(action.unwrap_or(Action::Done))
+    }
+}
+
+task_driver_conformance!(Harness);
+
+/// The device alone, on a page that changes its colour when a button of the mouse goes down.
+struct Alone;
+
+#[async_trait]
+impl DeviceHarness for Alone {
+    type Device = DesktopDevice;
+
+    fn settings(&self) -> Settings {
+        Settings {
+            // A stalled server is given up, the desktop ended and a new one started.
+            deadline: Duration::from_secs(40),
+            ..settings()
+        }
+    }
+
+    async fn make(&self) -> Result<Box<DesktopDevice>> {
+        let config = config();
+        Ok(Box::new(
+            DesktopDevice::start(config.desktop, config.screen).await?,
+        ))
+    }
+
+    async fn visible_action(&self, device: &mut DesktopDevice) -> Result<Action> {
+        let browser = device.desktop()?.devtools_address();
+        let mut cdp = Cdp::connect(browser, Duration::from_secs(10)).await?;
+        // Each click shows a colour that was not there before.
+        let script = "window.clicks ?? (window.clicks = 0, onmousedown = () => { clicks += 1; \
+            document.documentElement.style.background = `rgb(0,${clicks},255)`; }, 0)";
+        cdp.evaluate(script).await?;
+        Ok(Action::click(ScreenPx::new(30, 20)))
+    }
+
+    async fn breakable(&self, fault: Fault) -> Result<Option<Breakable<DesktopDevice>>> {
+        let mut subject = DeviceHarness::make(self).await?;
+        let faults = Faults::of(&mut subject)?;
+        Ok(Some(faults.breakable(subject, fault)))
+    }
+}
+
+device_conformance!(Alone);
 
 #[tokio::test]
 async fn a_closed_device_refuses_and_leaves_nothing_running() {
