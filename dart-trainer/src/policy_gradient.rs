@@ -306,6 +306,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn rounding_does_not_break_ties() {
+        let step = serde_json::json!({"targets": [1], "rollout": [-0.5]});
+        let batch = Batch {
+            id: BatchId(0),
+            objective: Objective::PolicyGradient,
+            images: Vec::new(),
+            samples: vec![sample(&step, 1.0); 4],
+        };
+        let kept = |entropies: [f64; 4]| {
+            let statistics = entropies.map(|entropy| vec![row(-0.5, entropy)]);
+            select(&batch, &statistics.to_vec(), 0.2)
+        };
+        assert_eq!(kept([0.5, 0.500_000_1, 0.7, 0.9]), [true; 4]);
+        assert_eq!(kept([0.5, 0.51, 0.7, 0.9]), [false, true, true, true]);
+        let broken = kept([f64::NAN, 0.51, 0.7, 0.9]);
+        assert_eq!(broken, [true, false, true, true], "it stays, to be noticed");
+    }
+
     /// The whole path of preset `paper` but for the model: entropies, selection, weights, loss.
     #[test]
     fn golden_selection_and_loss() {
