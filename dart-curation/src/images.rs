@@ -9,7 +9,7 @@ use crate::error::{CurationError, Result};
 /// Collects the images that samples refer to. Equal pixels are kept once, wherever they come from.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
-    images: Vec<BatchImage>,
+    collected: Vec<BatchImage>,
     by_content: BTreeMap<(u32, u32, [u8; 32]), u32>,
     // Frames are shared by clones: most repetitions are found by address, without hashing. The
     // trajectories outlive the collector, so no address is used for two frames.
@@ -48,7 +48,7 @@ impl Images {
 
     /// The collected images.
     pub(crate) fn into_vec(self) -> Vec<BatchImage> {
-        self.images
+        self.collected
     }
 
     fn insert(&mut self, observation: &Observation) -> u32 {
@@ -65,10 +65,10 @@ impl Images {
     fn insert_content(&mut self, observation: &Observation) -> u32 {
         let Size { width, height } = observation.frame.size();
         let hash = *blake3::hash(observation.frame.rgb()).as_bytes();
-        let next = self.images.len() as u32;
+        let next = self.collected.len() as u32;
         let index = *self.by_content.entry((width, height, hash)).or_insert(next);
         if index == next {
-            self.images.push(BatchImage {
+            self.collected.push(BatchImage {
                 frame: observation.frame.clone(),
                 ui: None,
             });
@@ -77,7 +77,7 @@ impl Images {
     }
 
     fn add_ui(&mut self, index: u32, ui: Option<&Arc<[UiElement]>>) {
-        let image = &mut self.images[index as usize];
+        let image = &mut self.collected[index as usize];
         if image.ui.is_none() {
             image.ui = ui.cloned();
         }

@@ -81,8 +81,7 @@ impl DataManager {
     /// Says that the learner is at `version` before any batch of this curator, because of a warm
     /// start. Later versions come with commits.
     pub fn start_at(&self, version: PolicyVersion) {
-        self.lock().start_at(version);
-        self.changed.notify_waiters();
+        self.update(|ledger| ledger.start_at(version));
     }
 
     /// Puts a demonstration into the experience pool, for groups of the same task and seed. Its

@@ -54,13 +54,13 @@ impl SamplerConfig {
                 rule: "is at least 1",
             });
         }
-        if let TaskChoice::Variance { floor } = self.choice {
-            if !floor.is_finite() || floor <= 0.0 {
-                return Err(CurationError::BadSetting {
-                    key: "sampler.choice.floor",
-                    rule: "is a finite number above 0",
-                });
-            }
+        if let TaskChoice::Variance { floor } = self.choice
+            && (!floor.is_finite() || floor <= 0.0)
+        {
+            return Err(CurationError::BadSetting {
+                key: "sampler.choice.floor",
+                rule: "is a finite number above 0",
+            });
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ pub(crate) enum Pending {
 }
 
 impl Ledger {
-    /// The next batch, or `None` while too few groups are ready. Drops what is too old by now.
+    /// The next batch, or `None` while too few groups are ready.
     pub(crate) fn plan(&mut self) -> Option<Plan> {
         if let Some((batch, groups)) = self.state.redo.first_key_value() {
             return Some(Plan {
@@ -34,7 +34,6 @@ impl Ledger {
                 groups: groups.clone(),
             });
         }
-        self.drop_stale();
         if self.state.ready.len() < self.config.groups_per_batch {
             return None;
         }
@@ -59,9 +58,15 @@ impl Ledger {
                 self.state.ready.remove(&group.id);
             }
         }
+        self.emit_batch(plan, samples, learner);
         self.state
             .outstanding
             .insert(plan.batch, plan.groups.clone());
+        self.drop_stale();
+        true
+    }
+
+    fn emit_batch(&self, plan: &Plan, samples: usize, learner: PolicyVersion) {
         let members = || plan.groups.iter().flat_map(|group| &group.members);
         self.emit(&CurationEvent::Batch {
             batch: plan.batch,
@@ -74,7 +79,6 @@ impl Ledger {
                 .max()
                 .unwrap_or(0),
         });
-        true
     }
 
     /// Takes a trajectory whose body is gone out of its group.
@@ -146,8 +150,9 @@ impl Ledger {
         PolicyVersion(self.state.version.0 + self.state.outstanding.len() as u64)
     }
 
-    /// The hard check: nothing that is too old stays.
-    fn drop_stale(&mut self) {
+    /// The hard check: what waits for a batch is fresh enough for the next one. Called whenever
+    /// something joins, or the version at consumption rises.
+    pub(super) fn drop_stale(&mut self) {
         let learner = self.version_at_consumption();
         let max_staleness = self.config.max_staleness;
         let gone = self.retain_members(

@@ -122,18 +122,18 @@ impl Ledger {
         if group.fault(min_size) == Some(DropReason::NoSpread) && group.all_failed() {
             self.rescue(&mut group);
         }
-        match group.fault(min_size) {
-            Some(reason) => self.drop_group(&group, reason),
-            None => {
-                self.emit(&CurationEvent::GroupReady {
-                    group: group.id,
-                    task: group.task.clone(),
-                    seed: group.seed,
-                    rewards: group.members.iter().map(|member| member.reward).collect(),
-                    origins: group.members.iter().map(|member| member.origin).collect(),
-                });
-                self.state.ready.insert(group.id, group);
-            }
+        if let Some(reason) = group.fault(min_size) {
+            self.drop_group(&group, reason);
+        } else {
+            self.emit(&CurationEvent::GroupReady {
+                group: group.id,
+                task: group.task.clone(),
+                seed: group.seed,
+                rewards: group.members.iter().map(|member| member.reward).collect(),
+                origins: group.members.iter().map(|member| member.origin).collect(),
+            });
+            self.state.ready.insert(group.id, group);
+            self.drop_stale();
         }
         self.release(all.into_iter().map(|member| member.trajectory));
     }

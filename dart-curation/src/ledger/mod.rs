@@ -180,6 +180,7 @@ impl Ledger {
     /// The learner's version before the first commit.
     pub(crate) fn start_at(&mut self, version: PolicyVersion) {
         self.state.version = self.state.version.max(version);
+        self.drop_stale();
     }
 
     pub(crate) fn status(&self) -> CuratorStatus {
@@ -206,10 +207,13 @@ impl Ledger {
 
     /// Gives up bodies, unless the pool or a group still needs them.
     fn release(&mut self, trajectories: impl IntoIterator<Item = TrajectoryId>) {
-        let members = self.state.pending().flat_map(|group| &group.members);
-        let needed: BTreeSet<_> = members
+        let state = &self.state;
+        let open = state.open.values().flat_map(OpenGroup::members);
+        let pending = state.pending().flat_map(|group| &group.members);
+        let needed: BTreeSet<_> = open
+            .chain(pending.copied())
             .map(|member| member.trajectory)
-            .chain(self.state.pool.trajectories())
+            .chain(state.pool.trajectories())
             .collect();
         let free = trajectories.into_iter().filter(|id| !needed.contains(id));
         self.released.extend(free);

@@ -5,7 +5,7 @@ use dart_core::{PolicyVersion, Trajectory};
 use super::{Ledger, Place, State};
 use crate::{
     error::{CurationError, Result},
-    groups::Issue,
+    groups::{Issue, OpenGroup},
 };
 
 impl Ledger {
@@ -39,7 +39,7 @@ impl Ledger {
     pub(crate) fn recalled(&self) -> Vec<Issue> {
         let groups = self.state.open.values();
         groups
-            .flat_map(|group| group.recalled())
+            .flat_map(OpenGroup::recalled)
             .map(|(_, issue)| issue)
             .collect()
     }

@@ -84,7 +84,7 @@ pub(crate) fn step(index: u32, shade: u8, version: PolicyVersion) -> Step {
             },
             token_ids: vec![1, u32::MAX, 3].into(),
             rollout_log_probs: vec![-0.1, -1e-30, -std::f32::consts::PI].into(),
-            entropies: (index % 2 == 0).then(|| vec![0.1, 0.0, 2.5].into()),
+            entropies: index.is_multiple_of(2).then(|| vec![0.1, 0.0, 2.5].into()),
             log_prob_kind: LogProbKind::AfterTemperature,
             temperature: 0.7,
             version,

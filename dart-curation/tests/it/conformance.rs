@@ -1,6 +1,6 @@
 //! The curator suite of dart-testkit, with each store.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use dart_core::{Curator, Result, TrajectoryId};
@@ -82,7 +82,7 @@ impl CuratorHarness for OnDisk {
     /// Looks at a copy of the files, as after a kill -9 of the process at this moment.
     async fn holds(&self, folder: &Self::Store, id: TrajectoryId) -> Result<bool> {
         let copy = tempfile::tempdir().expect("a temporary folder");
-        copy_tree(folder.dir.path().to_owned(), copy.path().to_owned());
+        copy_tree(folder.dir.path(), copy.path());
         let store = SqliteStore::open(copy.path()).await?;
         Ok(store.get(id).await?.is_some())
     }
@@ -96,13 +96,13 @@ impl CuratorHarness for OnDisk {
     }
 }
 
-fn copy_tree(from: PathBuf, to: PathBuf) {
-    std::fs::create_dir_all(&to).expect("a folder");
+fn copy_tree(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
     for entry in std::fs::read_dir(from).expect("a folder") {
         let entry = entry.expect("an entry");
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
-            copy_tree(entry.path(), target);
+            copy_tree(&entry.path(), &target);
         } else {
             std::fs::copy(entry.path(), target).expect("a copy");
         }

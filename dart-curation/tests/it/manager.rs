@@ -42,6 +42,30 @@ async fn a_group_shares_task_and_seed_but_not_the_draws() {
 }
 
 #[tokio::test]
+async fn room_made_by_handing_out_a_batch_wakes_whoever_waits_for_it() {
+    let mut config = plain();
+    config.groups_per_batch = 1;
+    config.max_groups_per_batch = 1;
+    let manager = Arc::new(manager(config));
+    manager.start_at(PolicyVersion(1));
+    for _ in 0..2 {
+        group(&manager, &[1.0, 0.0], V0).await;
+    }
+    let waiting = tokio::spawn({
+        let manager = manager.clone();
+        async move { manager.next_request().await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    // The second group would be trained on at version 2: it is too old as soon as the first one
+    // is handed out, and another group has room.
+    manager.next_batch().await.unwrap().unwrap();
+    let request = waiting.await.unwrap().unwrap().unwrap();
+    assert_eq!(request.group.0, 2);
+    assert_eq!(manager.status().groups_ready, 0);
+}
+
+#[tokio::test]
 async fn a_batch_holds_the_groups_with_spread() {
     let manager = manager(plain());
     group(&manager, &[1.0, 1.0], V0).await;

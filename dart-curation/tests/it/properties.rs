@@ -2,14 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use dart_core::{
     Batch, Commit, Curator, GroupId, Outcome, PolicyVersion, RolloutRequest, SampleOrigin,
     TrajectoryId,
 };
-use dart_curation::{DataManager, MemoryStore};
+use dart_curation::{CurationEvent, CurationEventSink, DataManager, MemoryStore};
 use proptest::prelude::*;
 
 use crate::common::{answer, manager_on, plain, ready, scored};
@@ -68,14 +68,7 @@ impl World {
     async fn apply(&mut self, event: Event) {
         match event {
             Event::Request => {
-                if let Some(request) = ready(self.manager.next_request()).await {
-                    let request = request.unwrap().unwrap();
-                    assert!(
-                        self.asked.insert(request.trajectory),
-                        "an id is asked for once"
-                    );
-                    self.in_flight.push_back(request);
-                }
+                self.ask().await;
             }
             Event::Answer { which, fate, lag } => {
                 if self.in_flight.is_empty() {
@@ -104,6 +97,18 @@ impl World {
             Event::Crash => self.crash().await,
         }
         self.check();
+    }
+
+    /// Whether there was something to be handed out.
+    async fn ask(&mut self) -> bool {
+        let Some(request) = ready(self.manager.next_request()).await else {
+            return false;
+        };
+        let request = request.unwrap().unwrap();
+        let new = self.asked.insert(request.trajectory);
+        assert!(new, "an id is asked for once");
+        self.in_flight.push_back(request);
+        true
     }
 
     async fn train(&mut self, batch: &Batch) {
@@ -246,4 +251,64 @@ async fn outcome_of(rewards: &[u8], aborts: &[Vec<bool>]) -> BTreeMap<u64, Vec<S
         }
     }
     advantages
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Every group that was opened is trained on, dropped with a reason, or ready, exactly once.
+    #[test]
+    fn no_group_is_lost(events in prop::collection::vec(event(), 1..150)) {
+        block_on(async {
+            let (story, sink) = story();
+            let mut world = World::new().await;
+            world.manager = world.manager.with_events(sink);
+            for event in events {
+                if !matches!(event, Event::Crash) {
+                    world.apply(event).await;
+                }
+            }
+            // Slots that wait come before new groups, so when nothing more is handed out and all
+            // is answered, no group is open.
+            for round in 0..500 {
+                if world.in_flight.is_empty() && !world.ask().await {
+                    break;
+                }
+                assert!(round < 499, "more and more is asked for");
+                let fate = if round % 2 == 0 { 1 } else { 4 };
+                let answer = Event::Answer { which: 0, fate, lag: 0 };
+                world.apply(answer).await;
+            }
+            let story = story.lock().unwrap();
+            let mut ended = story.ended.clone();
+            ended.sort_unstable();
+            ended.dedup();
+            assert_eq!(ended.len(), story.ended.len(), "a group ends once");
+            let ready = world.manager.status().groups_ready;
+            assert_eq!(story.opened.len(), ended.len() + ready);
+        });
+    }
+}
+
+#[derive(Default)]
+struct Story {
+    opened: BTreeSet<GroupId>,
+    ended: Vec<GroupId>,
+}
+
+fn story() -> (Arc<Mutex<Story>>, CurationEventSink) {
+    let story = Arc::new(Mutex::new(Story::default()));
+    let told = story.clone();
+    let tell = move |event: &CurationEvent| {
+        let mut story = told.lock().unwrap();
+        match event {
+            CurationEvent::Request { group, .. } => {
+                story.opened.insert(*group);
+            }
+            CurationEvent::GroupDropped { group, .. } => story.ended.push(*group),
+            CurationEvent::Batch { groups, .. } => story.ended.extend(groups),
+            _ => {}
+        }
+    };
+    (story, Arc::new(tell))
 }

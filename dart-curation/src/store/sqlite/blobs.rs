@@ -105,16 +105,15 @@ impl Blobs {
         let area = Some(size.area()).filter(|area| *area <= Frame::MAX_PIXELS);
         let raw = area.ok_or_else(corrupt)? * 3;
         let file;
-        let packed = match packed {
-            Some(packed) => packed,
-            None => {
-                let length = fs::metadata(&path).map_err(io("read", &path))?.len();
-                if length > zstd::zstd_safe::compress_bound(raw) as u64 {
-                    return Err(corrupt());
-                }
-                file = fs::read(&path).map_err(io("read", &path))?;
-                &file
+        let packed = if let Some(packed) = packed {
+            packed
+        } else {
+            let length = fs::metadata(&path).map_err(io("read", &path))?.len();
+            if length > zstd::zstd_safe::compress_bound(raw) as u64 {
+                return Err(corrupt());
             }
+            file = fs::read(&path).map_err(io("read", &path))?;
+            &file
         };
         let rgb = zstd::bulk::decompress(packed, raw).map_err(|_| corrupt())?;
         if blake3::hash(&rgb).as_bytes() != hash {

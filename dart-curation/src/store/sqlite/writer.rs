@@ -115,9 +115,9 @@ impl Writer {
         };
         match written.await {
             Ok(()) => {
-                images
-                    .into_iter()
-                    .for_each(|hash| self.blobs.remember(hash));
+                for hash in images {
+                    self.blobs.remember(hash);
+                }
                 results
             }
             Err(error) => {
