@@ -5,7 +5,9 @@
 mod batches;
 mod common;
 mod conformance;
+mod crash;
 mod manager;
 mod properties;
 mod resume;
+mod ring;
 mod store;

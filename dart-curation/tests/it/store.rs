@@ -12,7 +12,7 @@ use dart_curation::{
 
 use crate::common::{scored, step, task};
 
-fn trajectory(id: u128) -> Trajectory {
+pub(crate) fn trajectory(id: u128) -> Trajectory {
     Trajectory {
         id: TrajectoryId(id),
         group: GroupId(7),
@@ -44,7 +44,7 @@ fn contents(trajectory: &Trajectory) -> String {
     format!("{trajectory:?} {pixels:?}")
 }
 
-fn assert_same(got: &Trajectory, put: &Trajectory) {
+pub(crate) fn assert_same(got: &Trajectory, put: &Trajectory) {
     assert_eq!(contents(got), contents(put));
 }
 
