@@ -259,3 +259,54 @@ pub fn effective_sample_size(weights: &[f64]) -> f64 {
     let squares: f64 = weights.iter().map(|w| w * w).sum();
     sum * sum / (squares * weights.len() as f64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(advantage: f64, old: f64) -> Token {
+        Token {
+            target: 0,
+            temperature: 1.0,
+            weight: 1.0,
+            advantage,
+            old: Some(old),
+            rollout: None,
+            reference: None,
+        }
+    }
+
+    #[test]
+    fn a_clamped_log_ratio_has_no_slope() {
+        let loss = TokenLoss {
+            surrogate: Surrogate::Clipped(Clip {
+                low: 0.2,
+                high: 0.28,
+                dual: None,
+            }),
+            ..TokenLoss::PAPER
+        };
+        let far = token_loss(&loss, &token(-1.0, -25.0), -1.0, 0.0);
+        assert_eq!((far.surrogate, far.by_log_prob), (20f64.exp(), 0.0));
+        let near = token_loss(&loss, &token(-1.0, -20.0), -1.0, 0.0);
+        assert_eq!(
+            (near.surrogate, near.by_log_prob),
+            (19f64.exp(), 19f64.exp())
+        );
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_are_not_hidden() {
+        let broken = Token {
+            rollout: Some(f64::NAN),
+            ..token(1.0, -1.0)
+        };
+        assert!(
+            token_loss(&TokenLoss::PAPER, &broken, -1.0, 0.0)
+                .loss
+                .is_nan()
+        );
+        let nan = token_loss(&TokenLoss::PAPER, &token(1.0, -1.0), f64::NAN, 0.0);
+        assert!(nan.loss.is_nan());
+    }
+}
