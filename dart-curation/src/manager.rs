@@ -33,6 +33,9 @@ use crate::{
 /// `commit` a batch *before* the `snapshot` that goes into the checkpoint that contains it. A batch
 /// that is handed out and not committed at the snapshot is handed out again, under the same id,
 /// after `restore`; whoever knows that the restored weights contain it commits it instead.
+///
+/// A run that begins anew on a store that an earlier one has used first calls
+/// [`TrajectoryStore::rewind`] with version 0: with the same seed the same ids come again.
 pub struct DataManager {
     ledger: Mutex<Ledger>,
     store: Arc<dyn TrajectoryStore>,

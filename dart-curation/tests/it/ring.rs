@@ -23,7 +23,7 @@ async fn sixteen_workers_and_a_learner() {
     let workers: Vec<_> = (0..16)
         .map(|_| tokio::spawn(work(manager.clone())))
         .collect();
-    let trained = tokio::time::timeout(Duration::from_secs(60), train(&manager, 15)).await;
+    let trained = tokio::time::timeout(Duration::from_mins(1), train(&manager, 15)).await;
     let trained = trained.expect("the ring stands still");
     manager.close();
     for worker in workers {
