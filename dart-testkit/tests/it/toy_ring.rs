@@ -75,7 +75,7 @@ async fn success(policy: &FakePolicy) -> f64 {
             task: Arc::new(task(1)),
             ..request
         };
-        let trajectory = rollout(policy, &request).await.unwrap();
+        let trajectory = rollout(policy, &request).await.expect("the fakes work");
         done += u32::from(trajectory.outcome.is_success());
     }
     f64::from(done) / 60.0
