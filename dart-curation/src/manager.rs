@@ -233,7 +233,7 @@ impl Curator for DataManager {
 
     async fn next_batch(&self) -> Result<Option<Batch>> {
         loop {
-            let Some(plan) = self.wait_for(Ledger::plan).await else {
+            let Some(plan) = self.wait_for(|ledger| ledger.plan()).await else {
                 return Ok(None);
             };
             if let Some(batch) = self.carry_out(&plan).await? {

@@ -2,7 +2,7 @@
 
 use dart_core::{BatchId, Commit, PolicyVersion, SampleOrigin, TrajectoryId};
 
-use super::Ledger;
+use super::{Ledger, State};
 use crate::{
     error::{CurationError, Result},
     event::CurationEvent,
@@ -27,7 +27,7 @@ pub(crate) enum Pending {
 
 impl Ledger {
     /// The next batch, or `None` while too few groups are ready.
-    pub(crate) fn plan(&mut self) -> Option<Plan> {
+    pub(crate) fn plan(&self) -> Option<Plan> {
         if let Some((batch, groups)) = self.state.redo.first_key_value() {
             return Some(Plan {
                 batch: *batch,
@@ -48,7 +48,7 @@ impl Ledger {
 
     /// Hands out the planned batch, unless something about it has changed since.
     pub(crate) fn hand_out_batch(&mut self, plan: &Plan, samples: usize) -> bool {
-        if self.plan().as_ref() != Some(plan) {
+        if !self.still_holds(plan) {
             return false;
         }
         let learner = self.version_at_consumption();
@@ -64,6 +64,23 @@ impl Ledger {
             .insert(plan.batch, plan.groups.clone());
         self.drop_stale();
         true
+    }
+
+    /// Whether the planned groups are all there and as they were. What became ready since the plan
+    /// was made waits for the next batch: otherwise a busy ring could put this one off again and
+    /// again.
+    fn still_holds(&self, plan: &Plan) -> bool {
+        let State {
+            redo,
+            ready,
+            next_batch,
+            ..
+        } = &self.state;
+        if let Some(groups) = redo.get(&plan.batch) {
+            return *groups == plan.groups;
+        }
+        let waits = |group: &ReadyGroup| ready.get(&group.id) == Some(group);
+        plan.batch.0 == *next_batch && plan.groups.iter().all(waits)
     }
 
     fn emit_batch(&self, plan: &Plan, samples: usize, learner: PolicyVersion) {

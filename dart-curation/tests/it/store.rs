@@ -276,28 +276,32 @@ async fn a_dropped_put_leaves_all_or_nothing() {
 /// Not a gate: prints what it measures. 3 steps of 128x96, four distinct frames in five.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn throughput_of_concurrent_puts() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Arc::new(SqliteStore::open(dir.path()).await.unwrap());
-    let count = 400u32;
-    let made: Vec<_> = (0..count).map(|n| Arc::new(screen_trajectory(n))).collect();
-    let start = Instant::now();
-    let puts: Vec<_> = made
-        .into_iter()
-        .map(|made| {
+    for synchronous in [Synchronous::Normal, Synchronous::Full] {
+        let dir = tempfile::tempdir().unwrap();
+        let config = SqliteConfig {
+            synchronous,
+            ..SqliteConfig::default()
+        };
+        let store = SqliteStore::open_with(dir.path(), config).await.unwrap();
+        let store = Arc::new(store);
+        let count = 400u32;
+        let made: Vec<_> = (0..count).map(|n| Arc::new(screen_trajectory(n))).collect();
+        let start = Instant::now();
+        let put = |made| {
             let store = store.clone();
             tokio::spawn(async move { store.put(made).await })
-        })
-        .collect();
-    for put in puts {
-        put.await.unwrap().unwrap();
+        };
+        for put in made.into_iter().map(put).collect::<Vec<_>>() {
+            put.await.unwrap().unwrap();
+        }
+        let rate = f64::from(count) / start.elapsed().as_secs_f64();
+        println!("{synchronous:?}: {rate:.0} trajectories/s");
+        let query = TrajectoryQuery {
+            limit: u32::MAX,
+            ..TrajectoryQuery::default()
+        };
+        assert_eq!(store.list(&query).await.unwrap().len(), count as usize);
     }
-    let rate = f64::from(count) / start.elapsed().as_secs_f64();
-    println!("{rate:.0} trajectories/s");
-    let query = TrajectoryQuery {
-        limit: u32::MAX,
-        ..TrajectoryQuery::default()
-    };
-    assert_eq!(store.list(&query).await.unwrap().len(), count as usize);
 }
 
 fn screen_trajectory(n: u32) -> Trajectory {
