@@ -375,9 +375,10 @@ fn server_arguments(config: &DesktopConfig, port: u16, directory: &Path) -> Vec<
         // A free display, its number written to standard output.
         words("-displayfd 1 -depth 24 -geometry"),
         vec![format!("{}x{}", config.width, config.height)],
-        // Only this machine, only with the password. Ports that are probed count as failed
+        // Only this machine, only with the password; X clients come through the abstract socket, which
+        // leaves no file behind even if the server is killed. Ports that are probed count as failed
         // handshakes, so the blacklist would lock the owner out.
-        words("-nolisten tcp -localhost -SecurityTypes VncAuth -UseBlacklist=0 -rfbauth"),
+        words("-nolisten tcp -nolisten unix -localhost -SecurityTypes VncAuth -UseBlacklist=0 -rfbauth"),
         vec![file("password"), "-auth".to_owned(), file("authority")],
         words("-AlwaysShared -AcceptSetDesktopSize=0 -FrameRate=240 -desktop dart -rfbport"),
         vec![port.to_string()],

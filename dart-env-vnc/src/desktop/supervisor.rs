@@ -126,6 +126,8 @@ impl Supervised {
             let _gone = kill_process_group(self.program, Signal::KILL);
             let _gone = self.supervisor.start_kill();
             let _reaped = timeout(deadline, self.supervisor.wait()).await;
+            let _gone = std::fs::remove_dir_all(&self.directory);
+            let _others_remain = self.directory.parent().map(std::fs::remove_dir);
         }
     }
 }

@@ -34,8 +34,7 @@ const LONGEST: Duration = Duration::from_millis(500);
 pub struct DesktopDevice {
     config: DesktopConfig,
     spec: DeviceSpec,
-    /// `None` after `close`, or after a failed restart.
-    running: Option<Running>,
+    life: Life,
     /// The colour to wait for.
     mark: Option<[u8; 3]>,
     /// A click was made and no mark was painted since.
@@ -51,7 +50,14 @@ pub struct DesktopDevice {
     /// The driver has not been told of the last recovery.
     recovered: bool,
     ui: Option<Arc<[UiElement]>>,
-    closed: bool,
+}
+
+#[derive(Debug)]
+enum Life {
+    Up(Box<Running>),
+    /// A restart failed or was interrupted.
+    Lost,
+    Closed,
 }
 
 #[derive(Debug)]
@@ -74,6 +80,13 @@ impl Running {
         let vnc = VncDevice::connect_with(vnc, password).await?;
         Ok(Self { desktop, vnc })
     }
+
+    async fn stop(self) -> Result<()> {
+        let Self { desktop, mut vnc } = self;
+        let closed = vnc.close().await;
+        desktop.stop().await;
+        closed
+    }
 }
 
 impl DesktopDevice {
@@ -89,7 +102,7 @@ impl DesktopDevice {
         Ok(Self {
             config,
             spec,
-            running: Some(running),
+            life: Life::Up(Box::new(running)),
             mark: None,
             unsettled: false,
             driven: false,
@@ -98,7 +111,6 @@ impl DesktopDevice {
             recoveries: 0,
             recovered: false,
             ui: None,
-            closed: false,
         })
     }
 
@@ -108,14 +120,19 @@ impl DesktopDevice {
     }
 
     fn running(&mut self, operation: &'static str) -> Result<&mut Running> {
-        if self.closed {
-            return Err(Self::misuse(operation));
+        match &mut self.life {
+            Life::Up(running) => Ok(running),
+            Life::Lost => {
+                let message = "the desktop is gone: recover";
+                Err(Error::new(
+                    ErrorKind::Disconnected,
+                    ORIGIN,
+                    operation,
+                    message,
+                ))
+            }
+            Life::Closed => Err(Self::misuse(operation)),
         }
-        let lost = || {
-            let message = "the desktop is gone: recover";
-            Error::new(ErrorKind::Disconnected, ORIGIN, operation, message)
-        };
-        self.running.as_mut().ok_or_else(lost)
     }
 
     /// The desktop, for task drivers.
@@ -192,7 +209,7 @@ impl DesktopDevice {
     }
 
     fn check_action(&self, action: &Action) -> Result<()> {
-        if self.closed {
+        if matches!(self.life, Life::Closed) {
             return Err(Self::misuse("perform"));
         }
         if !self.spec.actions.contains(action.kind()) {
@@ -289,7 +306,7 @@ impl Device for DesktopDevice {
     }
 
     async fn recover(&mut self) -> Result<()> {
-        if self.closed {
+        if matches!(self.life, Life::Closed) {
             return Err(Self::misuse("recover"));
         }
         self.mark = None;
@@ -299,28 +316,25 @@ impl Device for DesktopDevice {
         self.recoveries += 1;
         // Once, a new connection may be enough; if the screen has not come right since, it was not.
         if self.recoveries == 1
-            && let Some(running) = &mut self.running
+            && let Life::Up(running) = &mut self.life
             && running.desktop.is_running()
             && running.vnc.recover().await.is_ok()
         {
             return Ok(());
         }
         self.held.clear();
-        if let Some(Running { desktop, mut vnc }) = self.running.take() {
-            let _cut = vnc.close().await;
-            desktop.stop().await;
+        if let Life::Up(running) = std::mem::replace(&mut self.life, Life::Lost) {
+            // A server that has to be replaced may well not take its leave.
+            let _cut = running.stop().await;
         }
-        self.running = Some(Running::start(&self.config).await?);
+        self.life = Life::Up(Box::new(Running::start(&self.config).await?));
         Ok(())
     }
 
     async fn close(&mut self) -> Result<()> {
-        self.closed = true;
-        if let Some(Running { desktop, mut vnc }) = self.running.take() {
-            let closed = vnc.close().await;
-            desktop.stop().await;
-            closed?;
+        match std::mem::replace(&mut self.life, Life::Closed) {
+            Life::Up(running) => running.stop().await,
+            Life::Lost | Life::Closed => Ok(()),
         }
-        Ok(())
     }
 }

@@ -256,6 +256,31 @@ async fn what_an_agent_does_to_the_browser_ends_with_the_episode() {
     env.close().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_page_that_is_left_ends_the_episode_as_a_failure() {
+    if !available() {
+        return;
+    }
+    let mut env = make(&config()).await.unwrap();
+    let task = task("click-test", Split::Train);
+    let first = env.reset(&task, 5).await.unwrap();
+    let browser = env.device_mut().desktop().unwrap().devtools_address();
+    let mut cdp = Cdp::connect(browser, Duration::from_secs(10))
+        .await
+        .unwrap();
+    // As a link in the page would.
+    let leave = "new Promise(done => { const frame = document.querySelector('iframe.shown'); \
+        frame.onload = done; frame.contentWindow.location = '/core/core.css'; })";
+    cdp.evaluate(leave).await.unwrap();
+    let step = env.step(&Action::Wait { millis: 1 }).await.unwrap();
+    assert_eq!(step.status, StepStatus::Terminated);
+    assert_eq!(env.score().await.unwrap(), Reward::FAILURE);
+    let again = env.reset(&task, 5).await.unwrap();
+    assert!(again.observation.frame == first.observation.frame);
+    assert!(demonstrate(&mut env, &task, 6).await.is_success());
+    env.close().await.unwrap();
+}
+
 #[test]
 fn missing_pages_are_named_with_the_command_that_fetches_them() {
     let config = MiniwobConfig {
