@@ -257,11 +257,14 @@ pub fn run_coverage(settings: &Settings, suite: &str, names: &[&str]) {
 pub fn gate(what: &str, available: Result<(), String>) -> Option<String> {
     let why = available.err()?;
     let required = std::env::var("DART_TEST_REQUIRE").unwrap_or_default();
-    let promised = required
-        .split(',')
-        .any(|name| name == what || name == "all");
+    let promised = is_promised(&required, what);
     assert!(!promised, "DART_TEST_REQUIRE names {what}, but: {why}");
     Some(why)
+}
+
+fn is_promised(required: &str, what: &str) -> bool {
+    let mut names = required.split(',').map(str::trim);
+    names.any(|name| name == what || name == "all")
 }
 
 #[allow(
@@ -356,6 +359,15 @@ mod tests {
             ..Settings::default()
         };
         run_coverage(&settings, "environment", &[NAME]);
+    }
+
+    #[test]
+    fn skips_are_forbidden_by_name() {
+        assert!(is_promised("vnc, miniwob", "miniwob"));
+        assert!(is_promised("all", "vnc"));
+        assert!(!is_promised("vnc-live", "vnc"));
+        assert!(!is_promised("", "vnc"));
+        assert_eq!(gate("vnc", Ok(())), None);
     }
 
     #[test]
