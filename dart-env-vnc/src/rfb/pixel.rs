@@ -66,9 +66,10 @@ impl PixelFormat {
 
 /// Converts pixels of [`PixelFormat::WIRE`] to red, green, blue.
 pub(crate) fn to_rgb(wire: &[u8], rgb: &mut [u8]) {
-    let pixels = wire.chunks_exact(PixelFormat::BYTES);
-    for (from, to) in pixels.zip(rgb.chunks_exact_mut(3)) {
-        to.copy_from_slice(&[from[2], from[1], from[0]]);
+    let (pixels, _) = wire.as_chunks::<{ PixelFormat::BYTES }>();
+    let (colours, _) = rgb.as_chunks_mut::<3>();
+    for ([blue, green, red, _], to) in pixels.iter().zip(colours) {
+        *to = [*red, *green, *blue];
     }
 }
 

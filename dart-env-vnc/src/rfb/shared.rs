@@ -199,3 +199,51 @@ impl Shared {
         std::mem::take(&mut *lock(&self.outbox))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_that_nobody_reads_do_not_pile_up() {
+        let shared = Shared::new();
+        let refused = (0..100_000).find(|_| shared.post(&[3; 10]).is_err());
+        assert_eq!(refused, Some(MAX_OUTBOX / 10));
+        assert!(shared.next_requests().await.len() <= MAX_OUTBOX);
+        shared.post(&[3; 10]).unwrap();
+    }
+
+    #[test]
+    fn only_what_is_damaged_is_copied() {
+        let mut from = Framebuffer::new(4, 4).unwrap();
+        let mut screen = Screen {
+            size: Size::new(0, 0),
+            rgb: Vec::new(),
+            frame: None,
+            cursor: None,
+        };
+        let damage = from.take_damage();
+        screen.publish(&from, &damage);
+        let before = screen.frame().unwrap();
+        let area = Area {
+            x: 1,
+            y: 2,
+            width: 2,
+            height: 1,
+        };
+        from.paint(area, &[9; 8]);
+        from.paint(Area::pixel(0, 0), &[5; 4]);
+        let damage = from.take_damage();
+        screen.publish(&from, &damage[..1]);
+        let after = screen.frame().unwrap();
+        assert_eq!(
+            before.pixel(1, 2),
+            Some([0; 3]),
+            "an old frame is not touched"
+        );
+        assert_eq!(after.pixel(2, 2), Some([9; 3]));
+        assert_eq!(after.pixel(0, 0), Some([0; 3]));
+        screen.publish(&from, &damage[1..]);
+        assert_eq!(screen.frame().unwrap().rgb(), from.rgb());
+    }
+}
