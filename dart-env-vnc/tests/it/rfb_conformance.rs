@@ -73,6 +73,14 @@ device_conformance!(mod pseudo_only_server, Fake(Quirk::PseudoOnly));
 /// The server that `DART_TEST_VNC` names.
 struct Live;
 
+static LIVE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+std::thread_local! {
+    // There is one screen for all checks: each has it until its thread ends.
+    static TURN: std::cell::RefCell<Option<std::sync::MutexGuard<'static, ()>>> =
+        const { std::cell::RefCell::new(None) };
+}
+
 fn live_endpoint() -> std::result::Result<String, String> {
     std::env::var("DART_TEST_VNC").map_err(|_| "DART_TEST_VNC=host:port is not set".to_owned())
 }
@@ -93,6 +101,9 @@ impl DeviceHarness for Live {
         let endpoint = live_endpoint().map_err(|why| {
             dart_core::Error::new(ErrorKind::Config, "rfb_conformance", "make", why)
         })?;
+        TURN.with_borrow_mut(|turn| {
+            turn.get_or_insert_with(|| LIVE.lock().unwrap_or_else(|turn| turn.into_inner()));
+        });
         let config = VncConfig {
             settle_quiet_ms: 150,
             settle_max_ms: 2_000,
