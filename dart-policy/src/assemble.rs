@@ -263,14 +263,14 @@ pub(crate) fn response_parts(
     (position, token): (usize, u32),
     place: &mut usize,
 ) -> Parts {
-    let [a, b, c, e] = token_parts(net, tokenizer, token, place);
-    [
-        a,
-        b,
-        c,
-        e,
-        net.layout.response.row(position, net.config.width),
-    ]
+    let [a, mut b, c, e] = token_parts(net, tokenizer, token, place);
+    let d = net.config.width;
+    if tokenizer.cell_of(token).is_none() {
+        // Where the next letter stands in its word: the prompt's letters carry the same
+        // embedding, which makes copying a word a matter of looking it up.
+        b = net.layout.chars.row(*place, d);
+    }
+    [a, b, c, e, net.layout.response.row(position, d)]
 }
 
 /// A frame as the model sees it, with the texts on it.
