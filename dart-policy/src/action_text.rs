@@ -154,6 +154,16 @@ impl Call {
         })
     }
 
+    fn press(&self) -> Result<Action, String> {
+        match self.keys.as_slice() {
+            [] => Err("hotkey lacks keys".to_owned()),
+            [key] => Ok(Action::Press { key: *key }),
+            keys => Ok(Action::Hotkey {
+                keys: keys.to_vec(),
+            }),
+        }
+    }
+
     /// The action; `Err` says what is missing or wrong.
     pub(crate) fn to_action(
         &self,
@@ -173,9 +183,9 @@ impl Call {
                 .ok_or_else(|| format!("{} lacks a point", self.verb.name()))
         };
         let phone = config.device == DeviceKind::Phone;
-        let click = |button, count| -> Result<Action, String> {
-            Ok(Action::Click {
-                at: point(0)?,
+        let click = |button, count| {
+            point(0).map(|at| Action::Click {
+                at,
                 button,
                 count,
                 modifiers: dart_core::Modifiers::NONE,
@@ -200,13 +210,7 @@ impl Call {
                 direction: self.direction.ok_or("scroll lacks a direction")?,
                 notches: config.scroll_notches,
             },
-            Verb::Hotkey => match self.keys.as_slice() {
-                [] => return Err("hotkey lacks keys".to_owned()),
-                [key] => Action::Press { key: *key },
-                keys => Action::Hotkey {
-                    keys: keys.to_vec(),
-                },
-            },
+            Verb::Hotkey => self.press()?,
             Verb::Type => Action::Type {
                 text: self.text.clone(),
             },

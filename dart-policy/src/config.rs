@@ -103,16 +103,18 @@ impl ModelConfig {
         let checks = [
             (
                 "image_width",
-                self.image_width % STRIDE == 0 && (STRIDE..=4096).contains(&self.image_width),
+                self.image_width.is_multiple_of(STRIDE)
+                    && (STRIDE..=4096).contains(&self.image_width),
             ),
             (
                 "image_height",
-                self.image_height % STRIDE == 0 && (STRIDE..=4096).contains(&self.image_height),
+                self.image_height.is_multiple_of(STRIDE)
+                    && (STRIDE..=4096).contains(&self.image_height),
             ),
             ("width", (8..=4096).contains(&self.width)),
             (
                 "heads",
-                (1..=self.width).contains(&self.heads) && self.width % self.heads == 0,
+                (1..=self.width).contains(&self.heads) && self.width.is_multiple_of(self.heads),
             ),
             ("layers", (1..=64).contains(&self.layers)),
             ("mlp_width", (1..=16_384).contains(&self.mlp_width)),

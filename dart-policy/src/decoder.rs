@@ -139,7 +139,7 @@ impl Decoder {
             .zip(inputs.iter().zip(faults))
             .map(|(request, (input, fault))| match fault {
                 Some(fault) => Err(fault.into()),
-                None => Ok(self.decision(request, input, &prompts)),
+                None => Ok(self.decision(&request, input, &prompts)),
             })
             .collect()
     }
@@ -189,7 +189,7 @@ impl Decoder {
 
     fn decision(
         &self,
-        request: Running,
+        request: &Running,
         input: &PolicyInput,
         prompts: &[Arc<KeptPrompt>],
     ) -> Decision {

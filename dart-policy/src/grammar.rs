@@ -74,7 +74,10 @@ impl Default for GrammarConfig {
 impl GrammarConfig {
     /// The verbs of the device kind.
     pub const fn device_verbs(device: DeviceKind) -> &'static [Verb] {
-        use Verb::*;
+        use Verb::{
+            CallUser, Click, Drag, Finished, Hotkey, LeftDouble, LongPress, OpenApp, PressBack,
+            PressHome, RightSingle, Scroll, Type, Wait,
+        };
         match device {
             DeviceKind::Desktop => &[
                 CallUser,
@@ -205,7 +208,9 @@ impl ActionGrammar {
             vec![END],
             Vec::new(),
         ];
-        lists.iter_mut().for_each(|list| list.sort_unstable());
+        for list in &mut lists {
+            list.sort_unstable();
+        }
         let bytes = (0x80..=0xbf).map(|byte| tokenizer.byte(byte)).collect();
         Self {
             config: grammar,

@@ -336,13 +336,13 @@ impl<'a> Packer<'a> {
         let first_row = self.responses.parts.len();
         let mut rows = 0;
         for (index, state) in states.into_iter().enumerate() {
-            self.targets.push(match grammar.forced(state) {
-                Some(token) => Target::Forced(token),
-                None => {
+            self.targets
+                .push(if let Some(token) = grammar.forced(state) {
+                    Target::Forced(token)
+                } else {
                     rows = index + 1;
                     Target::Row(first_row + index, state)
-                }
-            });
+                });
         }
         let model = (&*self.model.net, self.model.tokenizer());
         push_response(model, &mut self.responses, prompt, &sample.response, rows);

@@ -96,6 +96,10 @@ pub(crate) enum Write {
 }
 
 /// `dst = scale * a * b`, or `dst += scale * a * b`.
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "a mutable view is made for one product"
+)]
 pub(crate) fn matmul(dst: MatMut<'_>, write: Write, a: Mat<'_>, b: Mat<'_>, scale: f32) {
     assert!(
         a.cols == b.rows && dst.rows == a.rows && dst.cols == b.cols,

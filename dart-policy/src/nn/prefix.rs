@@ -205,7 +205,8 @@ impl Net {
         for (layer, mut dqkv) in gradient.qkv.into_iter().enumerate().rev() {
             let saved = &prefix.blocks[layer];
             let sequences = self.sequences_of(input, layer);
-            dx = self.block_backward(params, (layer, saved, &sequences), &mut dqkv, dx, grads);
+            let kept = (layer, saved, sequences.as_slice());
+            dx = self.block_backward(params, kept, (&mut dqkv, dx), grads);
         }
         self.embed_backward(&input.parts, &dx, grads);
         let taken = (
@@ -220,8 +221,7 @@ impl Net {
         &self,
         params: &[f32],
         (layer, saved, sequences): (usize, &PrefixBlock, &[Sequence]),
-        dqkv: &mut [f32],
-        mut dout: Vec<f32>,
+        (dqkv, mut dout): (&mut [f32], Vec<f32>),
         grads: &mut [f32],
     ) -> Vec<f32> {
         let block = self.block(params, layer);

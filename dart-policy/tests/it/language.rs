@@ -23,6 +23,7 @@ fn viewport() -> Viewport {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn desktop_actions_round_trip() {
     let grammar = grammar(DeviceKind::Desktop, Charset::Ascii);
     let at = ScreenPx::new(40, 120);

@@ -1,5 +1,7 @@
 //! Integration tests of dart-policy.
 
+#![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
 mod common;
 mod conformance;
 mod decoding;
