@@ -13,4 +13,4 @@ pub mod rfb;
 pub use config::VncConfig;
 pub use desktop::{Desktop, DesktopConfig};
 pub use device::VncDevice;
-pub use miniwob::{DesktopDevice, MiniwobConfig, MiniwobDriver, MiniwobFactory};
+pub use miniwob::{AttachConfig, DesktopDevice, MiniwobConfig, MiniwobDriver, MiniwobFactory};

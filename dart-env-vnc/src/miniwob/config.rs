@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use dart_core::{DeviceEnvironmentConfig, Error, ErrorKind, Result, Size, Split, Task, TaskId};
 use serde::{Deserialize, Serialize};
 
+use super::attach::{self, AttachConfig};
 use crate::DesktopConfig;
 
 /// Space beside and below the task that the driver needs for its mark and for the pointer.
@@ -51,7 +52,14 @@ pub struct MiniwobConfig {
     pub settle_timeout_ms: u64,
     /// Longest answer of the browser, milliseconds. Default 10,000.
     pub command_timeout_ms: u64,
-    /// The desktop, one for each environment.
+    /// Desktops that are running already, one for each environment: a table or a list of tables.
+    /// Default none: each environment starts a desktop of its own.
+    #[serde(
+        deserialize_with = "attach::one_or_several",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub attach: Vec<AttachConfig>,
+    /// The own desktop of each environment. Unused with `attach`.
     pub desktop: DesktopConfig,
     /// Deadlines of the episode layer.
     pub limits: DeviceEnvironmentConfig,
@@ -66,6 +74,7 @@ impl Default for MiniwobConfig {
             screen: Size::new(160, 210),
             settle_timeout_ms: 150,
             command_timeout_ms: 10_000,
+            attach: Vec::new(),
             desktop: DesktopConfig::default(),
             limits: DeviceEnvironmentConfig::default(),
         }
@@ -118,14 +127,7 @@ impl MiniwobConfig {
         if self.horizon == 0 {
             return Err(refused("environment.horizon is at least 1".into()));
         }
-        let desktop = Size::new(self.desktop.width, self.desktop.height);
-        let fits = |part: u32, whole: u32| part > 0 && part.saturating_add(MARGIN) <= whole;
-        if !fits(self.screen.width, desktop.width) || !fits(self.screen.height, desktop.height) {
-            return Err(refused(format!(
-                "environment.screen {} needs a desktop that is {MARGIN} pixels wider and higher; it is {desktop}",
-                self.screen
-            )));
-        }
+        self.check_screen()?;
         if !self.pages_dir.join("core/core.js").is_file() {
             return Err(refused(format!(
                 "no MiniWoB++ pages in {}: run `cargo xtask fetch-miniwob`, or set environment.pages_dir",
@@ -135,7 +137,26 @@ impl MiniwobConfig {
         for page in &self.tasks {
             self.page_path(page)?;
         }
-        self.desktop.preflight()
+        if self.attach.is_empty() {
+            self.desktop.preflight()
+        } else {
+            attach::check(&self.attach)
+        }
+    }
+
+    /// Checks the sizes. How large a running desktop is turns out when it is attached to.
+    fn check_screen(&self) -> Result<()> {
+        let attached = !self.attach.is_empty();
+        let desktop = Size::new(self.desktop.width, self.desktop.height);
+        let fits =
+            |part: u32, whole: u32| part > 0 && (attached || part.saturating_add(MARGIN) <= whole);
+        if fits(self.screen.width, desktop.width) && fits(self.screen.height, desktop.height) {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "environment.screen {} needs a desktop that is {MARGIN} pixels wider and higher; it is {desktop}",
+            self.screen
+        )))
     }
 
     /// The path of a page on the server, if there is such a page.

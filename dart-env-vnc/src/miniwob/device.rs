@@ -1,7 +1,7 @@
-//! [`DesktopDevice`]: an own desktop, seen and operated through VNC, of which only the top left part
-//! is the device's screen.
+//! [`DesktopDevice`]: a desktop with a browser, its own or one that is running already, seen and
+//! operated through VNC. Only the top left part is the device's screen.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dart_core::{
@@ -10,6 +10,7 @@ use dart_core::{
 };
 use tokio::time::{Instant, sleep};
 
+use super::attach::Taken;
 use crate::{Desktop, DesktopConfig, VncConfig, VncDevice, rfb::Password};
 
 const ORIGIN: &str = "dart-env-vnc";
@@ -24,7 +25,7 @@ const QUIET: Duration = Duration::from_millis(40);
 const CLICK_QUIET: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// An own desktop as a device.
+/// A desktop as a device.
 ///
 /// A driver that paints a mark beside the device's screen tells the device the mark's colour; the
 /// next screenshot then waits for a frame that shows it. That costs no fixed pause and cannot be
@@ -32,7 +33,7 @@ const LONGEST: Duration = Duration::from_millis(500);
 /// has settled.
 #[derive(Debug)]
 pub struct DesktopDevice {
-    config: DesktopConfig,
+    source: Source,
     spec: DeviceSpec,
     life: Life,
     /// The colour to wait for.
@@ -60,10 +61,39 @@ enum Life {
     Closed,
 }
 
+/// Where the desktop comes from.
+#[derive(Debug)]
+enum Source {
+    /// It is started, and ended with the device.
+    Own(Box<DesktopConfig>),
+    /// It is running, and goes on. Silent browsers are given up after `patience`.
+    Attached { taken: Taken, patience: Duration },
+}
+
 #[derive(Debug)]
 struct Running {
-    desktop: Desktop,
+    /// The desktop, if it is ours.
+    desktop: Option<Desktop>,
+    /// Where the browser's DevTools listen.
+    browser: SocketAddr,
     vnc: VncDevice,
+}
+
+impl Source {
+    /// A desktop that shows more than `screen`.
+    async fn open(&self, screen: Size) -> Result<Running> {
+        match self {
+            Self::Own(config) => Running::start(config).await,
+            Self::Attached { taken, patience } => {
+                let (vnc, browser) = taken.attach(screen, *patience).await?;
+                Ok(Running {
+                    desktop: None,
+                    browser,
+                    vnc,
+                })
+            }
+        }
+    }
 }
 
 impl Running {
@@ -78,13 +108,31 @@ impl Running {
         };
         let password = Some(Password::new(desktop.vnc_password()));
         let vnc = VncDevice::connect_with(vnc, password).await?;
-        Ok(Self { desktop, vnc })
+        Ok(Self {
+            browser: desktop.devtools_address(),
+            desktop: Some(desktop),
+            vnc,
+        })
+    }
+
+    /// Whether the programs run, as far as that can be told.
+    fn may_run(&self) -> bool {
+        self.desktop.as_ref().is_none_or(Desktop::is_running)
+    }
+
+    /// The whole desktop's size.
+    fn size(&self) -> Size {
+        self.vnc.spec().screen
     }
 
     async fn stop(self) -> Result<()> {
-        let Self { desktop, mut vnc } = self;
+        let Self {
+            desktop, mut vnc, ..
+        } = self;
         let closed = vnc.close().await;
-        desktop.stop().await;
+        if let Some(desktop) = desktop {
+            desktop.stop().await;
+        }
         closed
     }
 }
@@ -93,14 +141,23 @@ impl DesktopDevice {
     /// Starts a desktop; its top left `screen` pixels are the device's screen. Cancel safe:
     /// whatever was started ends with the future.
     pub async fn start(config: DesktopConfig, screen: Size) -> Result<Self> {
-        let running = Running::start(&config).await?;
+        Self::from(Source::Own(Box::new(config)), screen).await
+    }
+
+    /// The same on a running desktop, which goes on when the device is closed.
+    pub(super) async fn attach(taken: Taken, screen: Size, patience: Duration) -> Result<Self> {
+        Self::from(Source::Attached { taken, patience }, screen).await
+    }
+
+    async fn from(source: Source, screen: Size) -> Result<Self> {
+        let running = source.open(screen).await?;
         let spec = DeviceSpec {
             name: "miniwob".to_owned(),
             screen,
             actions: running.vnc.spec().actions,
         };
         Ok(Self {
-            config,
+            source,
             spec,
             life: Life::Up(Box::new(running)),
             mark: None,
@@ -135,20 +192,37 @@ impl DesktopDevice {
         }
     }
 
-    /// The desktop, for task drivers.
+    /// The device's own desktop.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if it is somebody else's; [`ErrorKind::Disconnected`],
+    /// [`ErrorKind::Misuse`] if there is none now.
     pub fn desktop(&mut self) -> Result<&Desktop> {
-        Ok(&self.running("desktop")?.desktop)
+        let message = "the desktop is not ours";
+        let not_ours = || Error::new(ErrorKind::Unsupported, ORIGIN, "desktop", message);
+        let running = self.running("desktop")?;
+        running.desktop.as_ref().ok_or_else(not_ours)
+    }
+
+    /// Where the browser's DevTools listen, for task drivers.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Disconnected`], [`ErrorKind::Misuse`] if there is no desktop now.
+    pub fn browser(&mut self) -> Result<SocketAddr> {
+        Ok(self.running("browser")?.browser)
     }
 
     /// Where the pointer waits between episodes: beside the device's screen, at the top.
-    pub(super) fn parking(&self) -> ScreenPx {
-        ScreenPx::new(self.config.width as i32 - 4, 4)
+    pub(super) fn parking(&mut self) -> Result<ScreenPx> {
+        let size = self.running("set up")?.size();
+        Ok(ScreenPx::new(size.width as i32 - 4, 4))
     }
 
     /// Releases what the agent has left pressed and moves the pointer off the screen.
     pub(super) async fn neutral(&mut self) -> Result<()> {
+        let at = self.parking()?;
         let mut actions = std::mem::take(&mut self.held);
-        actions.push(Action::MoveTo { at: self.parking() });
+        actions.push(Action::MoveTo { at });
         let vnc = &mut self.running("set up")?.vnc;
         for action in actions {
             vnc.perform(&action).await?;
@@ -179,7 +253,7 @@ impl DesktopDevice {
 
     /// The whole desktop's frame, once it shows the mark.
     async fn marked_frame(&mut self) -> Result<Frame> {
-        let at = (self.spec.screen.width + 8, self.config.height - 8);
+        let left = self.spec.screen.width + 8;
         let (mark, unsettled) = (self.mark, self.unsettled);
         let vnc = &mut self.running("screenshot")?.vnc;
         if unsettled {
@@ -188,7 +262,8 @@ impl DesktopDevice {
         let deadline = Instant::now() + MARK_TIMEOUT;
         loop {
             let frame = vnc.screenshot().await?.frame;
-            if mark.is_none() || frame.pixel(at.0, at.1) == mark {
+            let top = frame.size().height.saturating_sub(8);
+            if mark.is_none() || frame.pixel(left, top) == mark {
                 self.unsettled = false;
                 if mark.is_some() || !self.driven {
                     self.recoveries = 0;
@@ -317,17 +392,20 @@ impl Device for DesktopDevice {
         // Once, a new connection may be enough; if the screen has not come right since, it was not.
         if self.recoveries == 1
             && let Life::Up(running) = &mut self.life
-            && running.desktop.is_running()
+            && running.may_run()
             && running.vnc.recover().await.is_ok()
         {
             return Ok(());
         }
-        self.held.clear();
+        if matches!(self.source, Source::Own(_)) {
+            self.held.clear();
+        }
         if let Life::Up(running) = std::mem::replace(&mut self.life, Life::Lost) {
             // A server that has to be replaced may well not take its leave.
             let _cut = running.stop().await;
         }
-        self.life = Life::Up(Box::new(Running::start(&self.config).await?));
+        let running = self.source.open(self.spec.screen).await?;
+        self.life = Life::Up(Box::new(running));
         Ok(())
     }
 

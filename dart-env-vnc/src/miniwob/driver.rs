@@ -178,7 +178,7 @@ impl MiniwobDriver {
     ) -> Result<Option<PageState>> {
         self.open_stage().await?;
         let Size { width, height } = self.config.screen;
-        let ScreenPx { x, y } = device.parking();
+        let ScreenPx { x, y } = device.parking()?;
         let (css, colour) = self.next_mark();
         let list = self.list_elements;
         // The seed is a string: a u64 does not fit a JavaScript number.
@@ -204,7 +204,7 @@ impl MiniwobDriver {
         // The name becomes part of a script: it is that of a file.
         self.config.page_path(page)?;
         device.neutral().await?;
-        let browser = device.desktop()?.devtools_address();
+        let browser = device.browser()?;
         self.connect(browser).await?;
         for _attempt in 0..2 {
             let state = self.begin(device, page, seed).await?;

@@ -2,6 +2,7 @@
 
 mod desktop;
 mod miniwob;
+mod miniwob_attach;
 mod needs;
 mod rfb_cases;
 mod rfb_conformance;
