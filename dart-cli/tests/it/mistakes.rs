@@ -1,6 +1,14 @@
 //! Every mistake gets one clear line that names it and says what to do, and an exit code other than 0.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use dart_testkit::suite::gate;
 
 use crate::program::{program, run, stderr};
 
@@ -175,16 +183,116 @@ fn in_the_usage() {
     }
 }
 
-#[test]
-fn a_missing_browser_is_named_with_its_package() {
-    let folder = tempfile::tempdir().unwrap();
-    let pages = folder.path().join("pages");
+/// The setting that names what looks like the pages of one task.
+fn pages(folder: &Path) -> String {
+    let pages = folder.join("pages");
     for file in ["core/core.js", "miniwob/click-test.html"] {
         let file = pages.join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, "").unwrap();
     }
-    let pages = format!("environment.pages_dir={}", pages.display());
+    format!("environment.pages_dir={}", pages.display())
+}
+
+/// A VNC server that wants a password which nobody knows.
+struct Locked {
+    server: Child,
+    endpoint: String,
+}
+
+impl Locked {
+    fn start(folder: &Path) -> Self {
+        let file = folder.join("password");
+        // Eight bytes, whichever they are, are the encrypted form of some password.
+        fs::write(&file, [0x5a; 8]).unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let mut server = Command::new("Xtigervnc")
+            .args(["-displayfd", "1", "-localhost", "-nolisten", "tcp"])
+            .args(["-SecurityTypes", "VncAuth", "-PasswordFile"])
+            .arg(file)
+            .args(["-rfbport", &address.port().to_string()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The number of its display: it is up.
+        let mut display = String::new();
+        let stdout = server.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut display).unwrap();
+        let endpoint = address.to_string();
+        Self { server, endpoint }
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Not killed: it takes its display's files along.
+        let pid = self.server.id().to_string();
+        let _ended = Command::new("kill").arg(pid).status();
+        let _code = self.server.wait();
+    }
+}
+
+#[test]
+fn in_the_desktop() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = pages(folder.path());
+    let check = |name: &str, vnc: &str, expected: &[&str]| {
+        let run_dir = folder.path().join(name).display().to_string();
+        let vnc = format!("environment.attach.vnc={vnc}");
+        let command = ["train", "--config", "configs/miniwob.toml"];
+        let tasks = "environment.tasks=[\"click-test\"]";
+        let settings = ["--set", &pages, "--set", tasks, "--set", &vnc];
+        let arguments = [&settings[..], &["--run-dir", &run_dir]].concat();
+        check(&command, &[(&arguments, expected)]);
+    };
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = free.local_addr().unwrap().to_string();
+    drop(free);
+    check(
+        "nobody",
+        &format!("{{endpoint=\"{nobody}\"}}"),
+        &[
+            "no VNC server answers",
+            &nobody,
+            "(connection refused)",
+            "environment.attach.vnc.endpoint",
+        ],
+    );
+    check("typo", "{endpiont=\"\"}", &["did you mean `endpoint`?"]);
+    check(
+        "unset",
+        "{password_env=\"DART_TEST_NO_SUCH_VARIABLE\"}",
+        &["DART_TEST_NO_SUCH_VARIABLE", "not set"],
+    );
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let installed = std::env::split_paths(&path).any(|dir| dir.join("Xtigervnc").is_file());
+    let missing =
+        || "Xtigervnc is not installed (apt-get install tigervnc-standalone-server)".into();
+    if let Some(why) = gate("vnc", installed.then_some(()).ok_or_else(missing)) {
+        println!("skipped: {why}");
+        return;
+    }
+    let locked = Locked::start(folder.path());
+    let endpoint = &locked.endpoint;
+    check(
+        "wrong",
+        // Every test has a HOME, and it is not the password.
+        &format!("{{endpoint=\"{endpoint}\",password_env=\"HOME\"}}"),
+        &[
+            endpoint,
+            "does not accept the password",
+            "environment.attach.vnc.password_env",
+        ],
+    );
+}
+
+#[test]
+fn a_missing_browser_is_named_with_its_package() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = pages(folder.path());
     let run_dir = folder.path().join("run");
     let arguments = [
         "train",
