@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_millis(500);
 /// The same after clicks that no driver has asked the page about: on a loaded machine a page was
 /// seen to take more than 100 ms.
 const CLICK_QUIET: Duration = Duration::from_millis(300);
-const CLICK_LONGEST: Duration = Duration::from_millis(1_000);
+const CLICK_LONGEST: Duration = Duration::from_secs(1);
 
 /// A desktop as a device.
 ///
