@@ -1,4 +1,7 @@
 //! The event log of a run: one JSON line for each thing that happened, with its time on the run's clock.
+//!
+//! On the simulated clock that is everything. On the real clock it is what happens to the ring as a
+//! whole: a run makes a thousand episodes a second, each of which is in the store anyway.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,6 +17,8 @@ use crate::run_dir::JsonLines;
 pub(crate) struct EventFile {
     origin: Instant,
     lines: Arc<Mutex<JsonLines>>,
+    /// Whether what happens to single episodes is logged too.
+    episodes: bool,
 }
 
 #[derive(Serialize)]
@@ -39,10 +44,11 @@ pub(crate) enum RunEvent {
 
 impl EventFile {
     /// Times count from now.
-    pub(crate) fn new(lines: JsonLines) -> Self {
+    pub(crate) fn new(lines: JsonLines, episodes: bool) -> Self {
         Self {
             origin: Instant::now(),
             lines: Arc::new(Mutex::new(lines)),
+            episodes,
         }
     }
 
@@ -53,7 +59,16 @@ impl EventFile {
     /// The sink of the data manager.
     pub(crate) fn curation(&self) -> CurationEventSink {
         let file = self.clone();
-        Arc::new(move |event: &CurationEvent| file.write(Instant::now(), event))
+        Arc::new(move |event: &CurationEvent| {
+            if file.episodes
+                || matches!(
+                    event,
+                    CurationEvent::Batch { .. } | CurationEvent::Commit { .. }
+                )
+            {
+                file.write(Instant::now(), event);
+            }
+        })
     }
 
     fn write(&self, at: Instant, event: &impl Serialize) {
@@ -67,6 +82,14 @@ impl EventFile {
 
 impl EventSink for EventFile {
     fn record(&self, at: Instant, event: RolloutEvent) {
-        self.write(at, &event);
+        let single = matches!(
+            event,
+            RolloutEvent::EpisodeStarted { .. }
+                | RolloutEvent::EpisodeEnded { error: None, .. }
+                | RolloutEvent::EvaluationEpisode { .. }
+        );
+        if self.episodes || !single {
+            self.write(at, &event);
+        }
     }
 }

@@ -41,6 +41,7 @@ pub(crate) async fn run(session: &mut Session, mut state: RingState) -> Result<R
         Arc::clone(&session.curator) as _,
         Some(Arc::new(session.events.clone())),
     )?;
+    session.pool.watched_by(cluster.watchdog());
     let trained = train(session, &cluster, &mut state).await;
     session.curator.close();
     let report = cluster.shutdown().await;

@@ -55,6 +55,7 @@ pub(crate) struct Session {
     pub(crate) summary: Summary,
     world: World,
     encoder: Arc<dyn DemonstrationEncoder>,
+    store: Arc<dyn TrajectoryStore>,
     checkpoints: CheckpointDir,
     run: RunDir,
     version: PolicyVersion,
@@ -68,7 +69,10 @@ impl Session {
         world: World,
         cancel: CancellationToken,
     ) -> Result<Self> {
-        let events = EventFile::new(run.lines("events.jsonl")?);
+        let events = EventFile::new(
+            run.lines("events.jsonl")?,
+            config.clock != ClockConfig::Real,
+        );
         let model = VlmModel::new(&config.model, config.seed)?;
         let pool = Arc::new(policies(&config, &model, &events)?);
         let encoder = Arc::new(Encoder::new(&model));
@@ -78,7 +82,7 @@ impl Session {
             config.curation.clone(),
             world.tasks(Split::Train),
             config.seed,
-            store,
+            Arc::clone(&store),
         )?;
         let curator = Arc::new(curator.with_events(events.curation()));
         let rollout_factory = match config.clock {
@@ -108,6 +112,7 @@ impl Session {
             summary,
             world,
             encoder,
+            store,
             checkpoints,
             run,
         })
@@ -192,6 +197,8 @@ impl Session {
     /// Goes back to the newest valid checkpoint; `None` if there is none.
     pub(crate) async fn restore(&mut self) -> Result<Option<RunState>> {
         let Some(found) = self.checkpoints.newest_valid()? else {
+            // Nothing of what is stored was trained on in the lineage that begins now.
+            self.store.rewind(PolicyVersion(0)).await?;
             return Ok(None);
         };
         let state = self.restore_from(&found).await.with_context(|| {
