@@ -70,7 +70,7 @@ impl Experts {
         let task = Arc::clone(&self.tasks[episode % self.tasks.len()]);
         let visit = (episode / self.tasks.len()) as u64;
         // Runs of different seeds see different demonstrations.
-        let seed = FIRST_SEED + (self.seed % (1 << 20) << 32) % (1 << 40) + visit;
+        let seed = FIRST_SEED + ((self.seed % (1 << 20)) << 32) % (1 << 40) + visit;
         let mut plan = DemonstrationPlan::new(task, seed);
         plan.perturb = self.perturb;
         plan.perturb_seed = self.seed;

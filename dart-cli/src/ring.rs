@@ -127,7 +127,8 @@ impl Turn {
         state.steps += 1;
         state.seconds = self.before + self.start.elapsed().as_secs_f64();
         session.publish().await?;
-        let due = state.steps % session.config.training.checkpoint_every == 0;
+        let every = session.config.training.checkpoint_every;
+        let due = state.steps.is_multiple_of(every);
         let version = report.version;
         session
             .curator
