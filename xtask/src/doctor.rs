@@ -13,6 +13,8 @@ pub(crate) fn run() {
         ("Xtigervnc", "own VNC desktops"),
         ("openbox", "own VNC desktops"),
         ("chromium", "MiniWoB++"),
+        ("xev", "tests of input on real servers"),
+        ("x11vnc", "tests on a second VNC server"),
         ("python3", "fetching the MiniWoB++ pages"),
         ("adb", "Android devices (not used yet)"),
         ("nvidia-smi", "NVIDIA GPUs (not used yet)"),

@@ -21,13 +21,13 @@ cargo xtask COMMAND
   train [ARGS]    train a policy (default: configs/sim-cpu.toml, no service needed)
   eval [ARGS]     evaluate a checkpoint under any config
   show [ARGS]     write a stored trajectory as PNG frames and one HTML page
-  setup           install what real desktops need (tigervnc, chromium, openbox, MiniWoB++ pages)
+  setup           install what real desktops and their tests need, fetch the MiniWoB++ pages
   fetch-miniwob   only the MiniWoB++ pages of `setup`
   test [ARGS]     set up, run every test, name every skipped suite
   bench [ARGS]    run the benchmarks
   ci              everything that continuous integration runs, in the same order
   arrows          check the dependency arrows between the crates
-  tidy            check file sizes, `unsafe` and example configs
+  tidy            check file sizes, `unsafe` and notes to self
   doctor          say what this machine has and lacks
 
 `cargo xtask train --help` lists the options of a command that runs the trainer.";

@@ -1,4 +1,4 @@
-//! `setup`: installs what real desktops need, when it may.
+//! `setup`: installs what real desktops and their tests need, when it may.
 
 use std::path::PathBuf;
 
@@ -11,6 +11,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("Xtigervnc", "tigervnc-standalone-server"),
     ("openbox", "openbox"),
     ("chromium", "chromium"),
+    ("xev", "x11-utils"),
+    ("x11vnc", "x11vnc"),
     ("pip3", "python3-pip"),
 ];
 
@@ -22,10 +24,13 @@ pub(crate) fn miniwob_pages() -> PathBuf {
 /// Installs programs and pages. Errors name what is missing and the command that gets it.
 pub(crate) fn run() -> Result<()> {
     let missing = missing_packages();
-    if !missing.is_empty() {
-        install(&missing)?;
-    }
-    fetch_miniwob()
+    let installed = if missing.is_empty() {
+        Ok(())
+    } else {
+        install(&missing)
+    };
+    // The pages may be had without the packages.
+    installed.and(fetch_miniwob())
 }
 
 /// Like [`run`], but a failure is printed instead of ending the command.

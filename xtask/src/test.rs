@@ -50,7 +50,9 @@ struct Report {
 impl Report {
     /// Passes on what matters, keeps everything in `target/test.log`.
     fn read(child: &mut Child) -> Result<Self> {
-        let mut log = std::fs::File::create(process::root().join("target/test.log"))?;
+        let folder = process::root().join("target");
+        std::fs::create_dir_all(&folder)?;
+        let mut log = std::fs::File::create(folder.join("test.log"))?;
         let mut report = Self::default();
         let stdout = child
             .stdout
