@@ -1,5 +1,7 @@
 //! Tests of the program as a user meets it: the real binary, real files.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod mistakes;
 mod program;
 mod ring;

@@ -184,7 +184,6 @@ fn in_the_usage() {
 }
 
 /// The setting that names what looks like the pages of one task.
-#[allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 fn pages(folder: &Path) -> String {
     let pages = folder.join("pages");
     for file in ["core/core.js", "miniwob/click-test.html"] {
@@ -201,7 +200,6 @@ struct Locked {
     endpoint: String,
 }
 
-#[allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 impl Locked {
     fn start(folder: &Path) -> Self {
         let file = folder.join("password");

@@ -120,7 +120,7 @@ fn a_signal_ends_training_cleanly_and_it_can_be_resumed() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(240);
+    let deadline = Instant::now() + Duration::from_mins(4);
     let trained = || {
         fs::read_to_string(run_dir.join("metrics.jsonl"))
             .is_ok_and(|lines| lines.contains("policy-gradient"))
@@ -141,7 +141,7 @@ fn a_signal_ends_training_cleanly_and_it_can_be_resumed() {
     let asked = Instant::now();
     let status = child.wait().unwrap();
     assert!(
-        asked.elapsed() < Duration::from_secs(60),
+        asked.elapsed() < Duration::from_mins(1),
         "it took {:?}",
         asked.elapsed()
     );
