@@ -9,4 +9,5 @@ mod episode;
 mod evaluation;
 mod pool;
 mod pool_conformance;
+mod shutdown;
 mod support;
