@@ -8,7 +8,8 @@
 //! | `encoding/*` | one encoding a file: `read` (bounded, from the stream) apart from `decode` (pure) |
 //! | `framebuffer`, `pixel` | the pixels |
 //! | `message` | client messages to bytes |
-//! | `input`, `keysym` | actions to pointer and key events; keys to X11 keysyms |
+//! | `input` | what is held down on the server |
+//! | `plan`, `keysym` | actions to pointer and key events; keys to X11 keysyms |
 //! | `wire`, `limits`, `error` | parsing, bounds, errors |
 //! | `connection`, `shared` | the tokio driver: a reader and a writer task, frames published at update boundaries |
 //!
@@ -27,6 +28,7 @@ pub mod keysym;
 pub mod limits;
 pub mod message;
 mod pixel;
+mod plan;
 mod security;
 mod session;
 mod shared;

@@ -1,6 +1,8 @@
 //! The device suite on a fake server, and on a real one: `DART_TEST_VNC=host:port`, whose screen
 //! has to react to a right click in its middle.
 
+use std::sync::PoisonError;
+
 use async_trait::async_trait;
 use dart_core::{Action, ErrorKind, MouseButton, Result, ScreenPx};
 use dart_env_vnc::{VncConfig, VncDevice};
@@ -102,7 +104,7 @@ impl DeviceHarness for Live {
             dart_core::Error::new(ErrorKind::Config, "rfb_conformance", "make", why)
         })?;
         TURN.with_borrow_mut(|turn| {
-            turn.get_or_insert_with(|| LIVE.lock().unwrap_or_else(|turn| turn.into_inner()));
+            turn.get_or_insert_with(|| LIVE.lock().unwrap_or_else(PoisonError::into_inner));
         });
         let config = VncConfig {
             settle_quiet_ms: 150,
