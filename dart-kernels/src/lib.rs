@@ -1,6 +1,6 @@
-//! Fused log-probability, entropy and policy-loss kernels.
+//! Fused log-probability, entropy and policy-loss kernels, and matrix products.
 //!
-//! Everything works on rows of logits `[tokens, vocab]`, one row per trained token. Logits may be
+//! The loss works on rows of logits `[tokens, vocab]`, one row per trained token. Logits may be
 //! f32 or f64; all arithmetic is f64, so that results are right near certainty, where the tokens
 //! of interface actions live, and do not depend on the order of a sum within a row.
 //!
@@ -10,16 +10,22 @@
 //! | [`token_loss`] | loss of one token and its derivative, as closed forms |
 //! | [`mod@rl_loss`] | loss of many tokens with the gradient with respect to their logits |
 //! | [`candle_op`] | the same for candle tensors, as an operation with a gradient |
+//! | [`gemm`] | matrix products on slices, for models that run without a tensor library |
 //!
 //! # Source
 //! arXiv 2509.23866 §3.4 for the loss. The gradients are closed forms, tested against finite
 //! differences and against numbers made by automatic differentiation.
+//!
+//! # Unsafe code
+//! This is the one crate that may hold any. Only [`gemm`] does: one block, the call of the `gemm`
+//! crate, behind bounds checks.
 
 #![deny(unsafe_code)]
 
 pub mod candle_op;
 pub mod element;
 pub mod error;
+pub mod gemm;
 pub mod rl_loss;
 pub mod row;
 pub mod token_loss;
