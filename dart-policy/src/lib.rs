@@ -24,13 +24,8 @@
 //! The network runs on the thread that calls it and starts none. candle does: its element-wise
 //! operations spin on a pool of threads, which costs a third of a small learner's CPU time. Start
 //! programs with `CANDLE_NUM_THREADS=1` and `RAYON_NUM_THREADS=1`, and use several workers.
-//!
-//! # Unsafe code
-//!
-//! One module (`nn::gemm`) holds one unsafe block: the call of the `gemm` crate, behind bounds
-//! checks. Everything else is safe.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod action_parse;
 mod action_text;
@@ -42,12 +37,15 @@ mod error;
 pub mod grammar;
 mod images;
 pub mod model;
+mod network_pass;
 mod nn;
+mod packer;
 pub mod policy;
 pub mod prompt;
 mod sampler;
 pub mod tokenizer;
 pub mod trainable;
+mod weights_file;
 
 pub use action_text::Verb;
 pub use config::ModelConfig;

@@ -3,10 +3,9 @@
 //!
 //! Sequences are packed without padding, so neither batch nor length of others can change a result.
 
-use super::{
-    gemm::{Mat, MatMut, Write, matmul},
-    simd::{self, axpy, dot, softmax, softmax_backward_row, vectorized},
-};
+use dart_kernels::gemm::{Mat, MatMut, Write, matmul};
+
+use super::simd::{self, axpy, dot, softmax, softmax_backward_row, vectorized};
 
 /// Sizes of attention.
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,9 @@
 //! Prefix and response rows run through the same two halves, [`project`] and [`finish`], around
 //! different attentions ([`super::attention`]).
 
+use dart_kernels::gemm::{Mat, MatMut, Write, matmul};
+
 use super::{
-    gemm::{Mat, MatMut, Write, matmul},
     layout::BlockSpans,
     simd::{self, RmsSaved},
 };

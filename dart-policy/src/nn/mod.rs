@@ -2,12 +2,11 @@
 //!
 //! Written by hand rather than as a graph of tensor operations: on a CPU that is two to three
 //! times as fast (no copies, no zero-filled gradients, products written where they are needed),
-//! and nothing can cut a gradient silently. [`crate::model`] presents it to candle as one custom
+//! and nothing can cut a gradient silently. [`crate::network_pass`] presents it to candle as one custom
 //! operation on the flat array of all parameters.
 
 pub(crate) mod attention;
 pub(crate) mod block;
-pub(crate) mod gemm;
 pub(crate) mod layout;
 pub(crate) mod prefix;
 pub(crate) mod reading;

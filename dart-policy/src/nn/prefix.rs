@@ -3,11 +3,12 @@
 //! It leaves keys and values for the responses and the pointer's keys. The last block computes
 //! only what is still needed after it: the tokens of the current image.
 
+use dart_kernels::gemm::{Mat, Write};
+
 use super::{
     Net,
     attention::{self, Heads, KeyValues, Sequence},
     block::{self, Finished, Projected, product, weight_gradient},
-    gemm::{Mat, Write},
     reading::{self, Reading, Targets},
     simd::{self, RmsSaved},
     stem::{self, ImageRow, Stem},

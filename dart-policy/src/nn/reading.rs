@@ -6,9 +6,10 @@
 //! brings neighbouring windows together. A policy that can read learns the tasks; one that
 //! cannot, does not.
 
+use dart_kernels::gemm::{Mat, Write};
+
 use super::{
     block::{product, weight_gradient},
-    gemm::{Mat, Write},
     layout::{GLYPHS, LETTERS, Layout},
     simd::{self, softmax, vectorized},
 };

@@ -1,11 +1,12 @@
 //! The response pass: the few tokens of an action, causal, over the keys and values of their
 //! prompt. The same code serves training (all tokens at once) and decoding (one token a time).
 
+use dart_kernels::gemm::{Mat, MatMut, Write, matmul};
+
 use super::{
     Net,
     attention::{self, KeyValues, RowSaved},
     block::{self, Finished, Projected, product, weight_gradient},
-    gemm::{Mat, MatMut, Write, matmul},
     prefix::{Parts, Prefix, PrefixGradient, PrefixInput},
     simd::{self, RmsSaved},
 };

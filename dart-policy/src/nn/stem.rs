@@ -4,9 +4,10 @@
 //! neighbours, because a label is wider than a window. Most windows of a screen are blank or
 //! repeated, so each *distinct* window of a call is computed once.
 
+use dart_kernels::gemm::{Mat, Write};
+
 use super::{
     block::{product, weight_gradient},
-    gemm::{Mat, Write},
     layout::{Layout, WINDOW_AREA},
     simd,
 };
