@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn only_the_target_is_written_and_its_old_numbers_are_not_read() {
-        let mut c = vec![f32::NAN; 3 * 5];
+        let mut c = [f32::NAN; 3 * 5];
         c[4] = 7.0;
         let (a, b) = (vec![1.0; 3 * 20], vec![2.0; 20 * 4]);
         let target = MatMut::strided(&mut c[..14], 3, 4, 5);

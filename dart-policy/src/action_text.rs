@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use dart_core::{Action, Direction, Key, ModelPx, MouseButton, Viewport};
+use dart_core::{Action, Direction, Key, ModelPx, MouseButton, ScreenPx, Viewport};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -164,6 +164,13 @@ impl Call {
         }
     }
 
+    fn point(&self, index: usize, viewport: Viewport) -> Result<ScreenPx, String> {
+        let point = self.points.get(index);
+        point
+            .map(|point| viewport.to_screen(*point))
+            .ok_or_else(|| format!("{} lacks a point", self.verb.name()))
+    }
+
     /// The action; `Err` says what is missing or wrong.
     pub(crate) fn to_action(
         &self,
@@ -176,12 +183,7 @@ impl Call {
                 self.verb.name()
             ));
         }
-        let point = |index: usize| {
-            let point = self.points.get(index);
-            point
-                .map(|point| viewport.to_screen(*point))
-                .ok_or_else(|| format!("{} lacks a point", self.verb.name()))
-        };
+        let point = |index| self.point(index, viewport);
         let phone = config.device == DeviceKind::Phone;
         let click = |button, count| {
             point(0).map(|at| Action::Click {
