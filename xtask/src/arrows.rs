@@ -47,6 +47,7 @@ const CONFINED: &[(&str, &[&str])] = &[
         &["dart-kernels", "dart-policy", "dart-trainer"],
     ),
     ("cudarc", &["dart-kernels"]),
+    ("gemm", &["dart-kernels"]),
     ("sqlx", &["dart-curation"]),
 ];
 
