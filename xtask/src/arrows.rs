@@ -48,6 +48,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ),
     ("cudarc", &["dart-kernels"]),
     ("gemm", &["dart-kernels"]),
+    ("gemm", &["dart-kernels"]),
     ("sqlx", &["dart-curation"]),
 ];
 
