@@ -35,6 +35,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     if !status.success() {
         bail!("tests failed ({status}); the whole output is in target/test.log");
     }
+    if process::is_ci() && report.unexpected_skips() > 0 {
+        bail!("in continuous integration a skipped suite is a failure; they are listed above");
+    }
     Ok(())
 }
 
@@ -61,22 +64,34 @@ impl Report {
         for line in BufReader::new(stdout).split(b'\n') {
             let line = String::from_utf8_lossy(&line?).into_owned();
             writeln!(log, "{line}")?;
-            report.note(&line);
+            if report.note(&line) {
+                println!("{line}");
+            }
         }
         Ok(report)
     }
 
-    fn note(&mut self, line: &str) {
+    /// Counts a line; `true` if a person wants to see it at once.
+    fn note(&mut self, line: &str) -> bool {
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count_before(counts, " passed");
             self.failed += count_before(counts, " failed");
             self.ignored += count_before(counts, " ignored");
-            println!("{line}");
-        } else if line.starts_with("skipped: ") {
-            self.skipped.insert(line.to_owned());
-        } else if line.contains("panicked at") || line.ends_with("... FAILED") {
-            println!("{line}");
+            return true;
         }
+        if line.starts_with("skipped: ") {
+            self.skipped.insert(line.to_owned());
+        }
+        line.contains("panicked at") || line.ends_with("... FAILED")
+    }
+
+    /// Skips that nobody chose. A suite for the user's own server (`DART_TEST_VNC` and the like) is
+    /// run when one is named, and is nobody's fault otherwise.
+    fn unexpected_skips(&self) -> usize {
+        self.skipped
+            .iter()
+            .filter(|line| !line.contains("DART_TEST_"))
+            .count()
     }
 
     fn print(&self) {
@@ -112,10 +127,12 @@ mod tests {
     #[test]
     fn counts_and_skips_are_read() {
         let mut report = Report::default();
-        report.note("test result: ok. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out");
-        report.note("skipped: Xtigervnc is not installed");
-        report.note("skipped: Xtigervnc is not installed");
+        let result = "test result: ok. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out";
+        assert!(report.note(result));
+        assert!(!report.note("skipped: Xtigervnc is not installed"));
+        assert!(!report.note("skipped: Xtigervnc is not installed"));
+        assert!(!report.note("skipped: c01: DART_TEST_VNC=host:port is not set"));
         assert_eq!((report.passed, report.failed, report.ignored), (12, 3, 1));
-        assert_eq!(report.skipped.len(), 1);
+        assert_eq!((report.skipped.len(), report.unexpected_skips()), (2, 1));
     }
 }
