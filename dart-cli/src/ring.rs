@@ -60,6 +60,7 @@ async fn train(
         before: state.seconds,
         start: Instant::now(),
         skipped: 0,
+        staleness: Staleness::default(),
         progress: Progress::new("training"),
     };
     loop {
@@ -102,6 +103,8 @@ struct Turn {
     before: f64,
     start: Instant,
     skipped: u64,
+    /// Of the latest batch.
+    staleness: Staleness,
     progress: Progress,
 }
 
@@ -113,7 +116,7 @@ impl Turn {
         batch: Batch,
     ) -> Result<()> {
         let (id, samples) = (batch.id, batch.samples.len());
-        let staleness = Staleness::of(&batch, session.version());
+        self.staleness = Staleness::of(&batch, session.version());
         let report = session
             .learner
             .step(batch)
@@ -141,7 +144,7 @@ impl Turn {
         if due {
             session.checkpoint(*state).await?;
         }
-        self.record(session, state, &report, (samples, staleness))?;
+        self.record(session, state, &report, samples)?;
         self.guard(&report)
     }
 
@@ -150,7 +153,7 @@ impl Turn {
         session: &mut Session,
         state: &RingState,
         report: &LearnerReport,
-        (samples, staleness): (usize, Staleness),
+        samples: usize,
     ) -> Result<()> {
         let status = session.curator.status();
         session.events.push(&RunEvent::LearnerStep {
@@ -164,7 +167,7 @@ impl Turn {
             version: report.version,
             skipped: report.skipped,
             samples,
-            staleness: Some(staleness),
+            staleness: Some(self.staleness),
             curator: Some(CuratorRecord::from(&status)),
             metrics: &report.metrics,
         })?;
@@ -189,10 +192,11 @@ impl Turn {
         self.progress.show(share, || {
             let status = session.curator.status();
             format!(
-                "step {}, version {version}, success {:.2}, {} trajectories, groups {}/{}, \
-                 {} without spread, {} stale",
+                "step {}, version {version}, success {:.2}, staleness {:.1}, {} trajectories, \
+                 groups {}/{}, {} without spread, {} stale",
                 state.steps,
                 status.recent_success,
+                self.staleness.mean,
                 status.trajectories,
                 status.groups_ready,
                 status.groups_needed,
