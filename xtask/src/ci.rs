@@ -5,7 +5,7 @@ use std::{fs, time::Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{arrows, process, test, tidy};
+use crate::{arrows, launch, process, test, tidy};
 
 type Step = (&'static str, fn() -> Result<()>);
 
@@ -87,21 +87,11 @@ fn learning() -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
-    let mut cargo = process::cargo();
-    cargo.args([
-        "run",
-        "--release",
-        "--quiet",
-        "--package",
-        "dart-cli",
-        "--bin",
-        "dart-rl",
-        "--",
-    ]);
-    cargo
+    let mut trainer = launch::trainer();
+    trainer
         .args(["train", "--config", "configs/ci.toml", "--run-dir"])
         .arg(&folder);
-    process::run(&mut cargo)?;
+    process::run(&mut trainer)?;
     let summary: Value = serde_json::from_slice(&fs::read(folder.join("summary.json"))?)?;
     let success = |stage: &str| {
         let value = &summary["held_out"][stage]["layouts"]["overall"];

@@ -1,13 +1,14 @@
 //! `train`, `eval`, `show`: builds the trainer in release mode and becomes it, so that Ctrl-C and
 //! the exit code are the trainer's own.
 
-use std::os::unix::process::CommandExt;
+use std::{os::unix::process::CommandExt, process::Command};
 
 use anyhow::{Context, Result};
 
 use crate::process;
 
-pub(crate) fn exec(command: &str, arguments: &[String]) -> Result<()> {
+/// The trainer in release mode, ready for its own arguments.
+pub(crate) fn trainer() -> Command {
     let mut cargo = process::cargo();
     cargo.args([
         "run",
@@ -19,7 +20,12 @@ pub(crate) fn exec(command: &str, arguments: &[String]) -> Result<()> {
         "dart-rl",
         "--",
     ]);
-    cargo.arg(command).args(arguments);
+    cargo
+}
+
+pub(crate) fn exec(command: &str, arguments: &[String]) -> Result<()> {
+    let mut trainer = trainer();
+    trainer.arg(command).args(arguments);
     println!("building the trainer (release); the first time takes some minutes");
-    Err(cargo.exec()).context("cannot start cargo")
+    Err(trainer.exec()).context("cannot start cargo")
 }

@@ -213,7 +213,7 @@ impl Wire {
 
 /// Run by [`a_running_desktop_is_used_and_goes_on`], for the password is in the environment.
 #[tokio::test]
-#[ignore = "part of another test"]
+#[ignore = "a child process of the test that attaches from outside"]
 async fn attached() {
     let addresses = std::env::var(ADDRESSES).unwrap();
     let (endpoint, devtools) = addresses.split_once(' ').unwrap();
