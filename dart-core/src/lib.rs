@@ -28,6 +28,7 @@ pub mod device;
 pub mod device_environment;
 pub mod environment;
 pub mod error;
+pub mod fault;
 pub mod geometry;
 pub mod ids;
 pub mod key;
