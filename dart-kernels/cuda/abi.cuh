@@ -51,7 +51,7 @@ typedef unsigned long long u64;
 enum RowStatus : unsigned {
     ROW_NOT_FINITE = 1,     // a logit is NaN or +inf: all statistics are NaN
     ROW_ALL_MASKED = 2,     // no finite logit: NaN, log_sum_exp is -inf
-    ROW_BAD_LABEL = 4,      // label outside [0, vocab): log_prob and complement are NaN
+    ROW_BAD_LABEL = 4,      // label outside [0, vocab): all NaN, the row is not read
     ROW_TARGET_MASKED = 8,  // the target's logit is -inf: log_prob is -inf
     ROW_NOT_READ = 16,      // weight 0, or the ignored label
 };
@@ -84,10 +84,10 @@ struct Token {
     unsigned present;           // Present bits
 };
 
-// What a token takes from its sequence, before clamps and bounds.
+// What a token's loss takes from its sequence; with it every token stands alone again.
 struct SequenceTerm {
-    float log_ratio;       // mean of log(current / old)
-    float log_importance;  // sum or mean of log(old / rollout)
+    float log_ratio;   // logarithm of the ratio that the surrogate uses, not clamped
+    float importance;  // the weight, bounds applied
 };
 
 enum Surrogate : int {
@@ -113,7 +113,7 @@ struct Loss {
     float tau_negative;      // SAPO, otherwise
     float prime_high;        // prime: drop A > 0 where p - q > prime_high
     float prime_low;         // prime: drop A <= 0 where p - q < -prime_low
-    float prime_square;      // prime: factor of the squared log-ratio
+    float prime_penalty;     // prime: factor of the squared log-ratio
     int importance;          // Importance
     int importance_level;    // Level
     float importance_low;    // masked: weight 0 below
@@ -125,7 +125,8 @@ struct Loss {
     float entropy_bonus;
 };
 
-enum ClipSide : unsigned { CLIP_NONE = 0, CLIP_LOW = 1, CLIP_HIGH = 2, CLIP_DUAL = 3, CLIP_CAP = 4 };
+// CLIP_DUAL: the dual clip or the cap of the ratio.
+enum ClipSide : unsigned { CLIP_NONE = 0, CLIP_LOW = 1, CLIP_HIGH = 2, CLIP_DUAL = 3 };
 
 // What one token gave.
 struct Outcome {
@@ -136,7 +137,7 @@ struct Outcome {
     float by_log_prob;  // derivative of loss
     float by_entropy;   // derivative of loss
     unsigned clip;      // ClipSide
-    float log_ratio;    // log(current / old), unclamped, of the token or its sequence
+    float log_ratio;    // of the surrogate's ratio (token's or sequence's), not clamped
 };
 
 // Sums over tokens that were read and have a finite log-probability; `loss` is over all.
@@ -145,7 +146,7 @@ struct LossSums {
     double importance, importance_squared, importance_max;
     double ratio_k1;  // sum of -log_ratio: estimate of KL(old, current)
     double ratio_k3;  // sum of e^l - l - 1
-    u64 tokens, clip_low, clip_high, clip_dual, clip_cap;
+    u64 tokens, clip_low, clip_high, clip_dual;
     u64 importance_bound;  // weights that truncation or the mask changed
     u64 not_finite, all_masked, bad_label, target_masked;
 };
@@ -155,7 +156,7 @@ static_assert(sizeof(Token) == 32, "Token");
 static_assert(sizeof(SequenceTerm) == 8, "SequenceTerm");
 static_assert(sizeof(Loss) == 80, "Loss");
 static_assert(sizeof(Outcome) == 32, "Outcome");
-static_assert(sizeof(LossSums) == 160, "LossSums");
+static_assert(sizeof(LossSums) == 152, "LossSums");
 
 // Elements of a row that one CTA of a cluster keeps: whole 16-byte vectors, so that all slices of
 // a row have the same alignment.

@@ -1,0 +1,268 @@
+// Statistics of a row of logits in one pass, and their gradient.
+//
+// Online softmax in the log2 domain with a *centred* weighted sum. The target is left out of the
+// scan and merged last with log1p, so that log-probability, entropy and 1 - p keep their relative
+// precision when p is close to 1, and masked (-inf) logits cannot make NaN.
+#pragma once
+#include "device.cuh"
+
+// 2^-200 is 0 in f32. Bounding an exponent here keeps 0 * inf out of the sums and hides no NaN:
+// a NaN stays in `sum`, whose exponents are not bounded.
+#define EXPONENT_FLOOR -200.0f
+
+// A part of a row: maximum m of x k, sum of 2^d and sum of d 2^d, with d = x k - m.
+struct Scan { float max2, sum, weighted; };
+
+DEVICE Scan empty_scan() { return Scan{-INFINITE, 0.0f, 0.0f}; }
+
+DEVICE float floored(float exponent) { return fmaxf(exponent, EXPONENT_FLOOR); }
+
+// Moves the reference of the sums from scan.max2 up to `max2`.
+DEVICE void raise(Scan& scan, float max2) {
+    const float fall = scan.max2 - max2;
+    const float scale = exp2_fast(fall);
+    scan.weighted = scale * fmaf(floored(fall), scan.sum, scan.weighted);
+    scan.sum *= scale;
+    scan.max2 = max2;
+}
+
+template <int N> DEVICE void push(Scan& scan, const float (&x)[N], float k) {
+    float max = x[0];
+    UNROLL for (int i = 1; i < N; i++) max = fmaxf(max, x[i]);
+    // Rounded here, and never fused into a later sum: every d must refer to the same number.
+    const float max2 = __fmul_rn(max, k);
+    if (max2 > scan.max2) raise(scan, max2);
+    const float reference = scan.max2 == -INFINITE ? 0.0f : scan.max2;
+    UNROLL for (int i = 0; i < N; i++) {
+        const float d = fmaf(x[i], k, -reference);
+        const float e = exp2_fast(d);
+        scan.sum += e;
+        scan.weighted = fmaf(e, floored(d), scan.weighted);
+    }
+}
+
+DEVICE void push(Scan& scan, float x, float k) {
+    const float one[1] = {x};
+    push<1>(scan, one, k);
+}
+
+DEVICE Scan merge(Scan a, Scan b) {
+    const float max2 = fmaxf(a.max2, b.max2);
+    if (max2 == -INFINITE) return Scan{max2, a.sum + b.sum, 0.0f};
+    raise(a, max2);
+    raise(b, max2);
+    return Scan{max2, a.sum + b.sum, a.weighted + b.weighted};
+}
+
+// Every lane of a full warp gets the merge of all lanes. Always the same tree: bits repeat.
+DEVICE Scan warp_merge(Scan scan) {
+    for (int distance = 16; distance > 0; distance /= 2) {
+        Scan other;
+        other.max2 = __shfl_xor_sync(0xffffffffu, scan.max2, distance);
+        other.sum = __shfl_xor_sync(0xffffffffu, scan.sum, distance);
+        other.weighted = __shfl_xor_sync(0xffffffffu, scan.weighted, distance);
+        scan = merge(scan, other);
+    }
+    return scan;
+}
+
+// The merge over a CTA, in the lanes of warp 0 only.
+DEVICE Scan block_merge(Scan scan, Scan (&warps)[MAX_THREADS / 32]) {
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    scan = warp_merge(scan);
+    if (lane == 0) warps[warp] = scan;
+    __syncthreads();
+    if (warp != 0) return scan;
+    return warp_merge(lane < blockDim.x / 32 ? warps[lane] : empty_scan());
+}
+
+// How a stretch of a row splits: elements before the first 16-byte boundary, whole vectors, rest.
+struct Split { int head, vectors, tail; };  // tail: index of the first element of the rest
+
+template <class T> DEVICE Split split_row(const T* row, int length) {
+    const int past = (int)((u64)row % 16) / (int)sizeof(T);
+    int head = past == 0 ? 0 : lanes<T>() - past;
+    if (head > length) head = length;
+    const int vectors = (length - head) / lanes<T>();
+    return Split{head, vectors, head + vectors * lanes<T>()};
+}
+
+// The threads of a CTA share the indices [from, to) by turns.
+#define FOR_EACH(i, from, to) for (int i = (from) + (int)threadIdx.x; i < (to); i += (int)blockDim.x)
+
+// Pushes a vector whose first element has index `first`; element `skip` counts as -inf.
+template <class T> DEVICE void push_vector(Scan& scan, const Vector& v, int first, int skip, float k) {
+    float x[lanes<T>()];
+    unpack<T>(v, x);
+    const unsigned at = (unsigned)(skip - first);
+    if (at < (unsigned)lanes<T>()) {
+        UNROLL for (int i = 0; i < lanes<T>(); i++) {
+            if ((unsigned)i == at) x[i] = -INFINITE;
+        }
+    }
+    push<lanes<T>()>(scan, x, k);
+}
+
+// What a scan does with what it reads, besides pushing it: nothing, or keep a copy of equal split.
+struct Forget {
+    template <class Item> DEVICE void operator()(int, const Item&) const {}
+};
+template <class T> struct Keep {
+    T* elements;      // by index in the stretch
+    Vector* vectors;  // by index in the body
+    DEVICE void operator()(int i, const T& x) const { elements[i] = x; }
+    DEVICE void operator()(int i, const Vector& v) const { vectors[i] = v; }
+};
+
+// Reads elements [from, to), the head or the tail of a stretch.
+template <class T, class Copy>
+DEVICE void scan_elements(Scan& scan, const T* row, int from, int to, int skip, float k, Copy copy) {
+    FOR_EACH (i, from, to) {
+        const T x = load_element(row + i);
+        copy(i, x);
+        if (i != skip) push(scan, to_float(x), k);
+    }
+}
+
+// This thread's part of a stretch of a row in global memory; element `skip` is left out.
+template <class T, class Copy>
+DEVICE Scan scan_row(const T* row, int length, int skip, float k, Copy copy) {
+    enum { IN_FLIGHT = 4 };  // 64 bytes per thread cover the latency of memory
+    Scan scan = empty_scan();
+    const Split split = split_row(row, length);
+    const Vector* body = (const Vector*)(row + split.head);
+    scan_elements(scan, row, 0, split.head, skip, k, copy);
+    const int step = (int)blockDim.x;
+    int i = (int)threadIdx.x;
+    for (; i + (IN_FLIGHT - 1) * step < split.vectors; i += IN_FLIGHT * step) {
+        Vector v[IN_FLIGHT];
+        UNROLL for (int j = 0; j < IN_FLIGHT; j++) v[j] = load_vector(body + i + j * step);
+        UNROLL for (int j = 0; j < IN_FLIGHT; j++) {
+            copy(i + j * step, v[j]);
+            push_vector<T>(scan, v[j], split.head + (i + j * step) * lanes<T>(), skip, k);
+        }
+    }
+    for (; i < split.vectors; i += step) {
+        const Vector v = load_vector(body + i);
+        copy(i, v);
+        push_vector<T>(scan, v, split.head + i * lanes<T>(), skip, k);
+    }
+    scan_elements(scan, row, split.tail, length, skip, k, copy);
+    return scan;
+}
+
+DEVICE RowStats broken_row(unsigned status) {
+    const float nan = NOT_A_NUMBER;
+    const float log_sum_exp = status == ROW_ALL_MASKED ? -INFINITE : nan;
+    return RowStats{nan, nan, log_sum_exp, nan, nan, nan, status, 0.0f};
+}
+
+DEVICE RowStats unread_row() {
+    return RowStats{0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, ROW_NOT_READ, 0.0f};
+}
+
+// The target is the maximum, by `above` in log2 units: all sums are odds against it.
+DEVICE RowStats finish_above(const Scan& rest, float above, float x, float inverse_temperature) {
+    const float scale = exp2_fast(-above);
+    const float odds = rest.sum * scale;
+    // above * sum may overflow where scale is 0.
+    const float weighted = scale > 0.0f ? scale * (rest.weighted - above * rest.sum) : 0.0f;
+    const float log1p_odds = log1pf(odds);
+    RowStats stats;
+    stats.log_prob = -log1p_odds;
+    stats.entropy = log1p_odds - LN_2 * weighted / (1.0f + odds);
+    stats.log_sum_exp = fmaf(x, inverse_temperature, log1p_odds);
+    stats.complement = odds / (1.0f + odds);
+    stats.max2 = __fmul_rn(x, inverse_temperature * LOG2_E);
+    const float rounded_off = fmaf(x, inverse_temperature * LOG2_E, -stats.max2);
+    stats.sum = exp2_fast(rounded_off) * (1.0f + odds);
+    stats.status = 0;
+    stats.unused = 0.0f;
+    return stats;
+}
+
+// Something else is above the target; `below` is negative.
+DEVICE RowStats finish_below(const Scan& rest, float below) {
+    const float e = exp2_fast(below);
+    const float sum = rest.sum + e;
+    const float weighted = fmaf(e, floored(below), rest.weighted);
+    const float log2_sum = log2f(sum);
+    RowStats stats;
+    stats.log_prob = LN_2 * (below - log2_sum);
+    stats.entropy = LN_2 * (log2_sum - weighted / sum);
+    stats.log_sum_exp = fmaf(LN_2, rest.max2, LN_2 * log2_sum);
+    stats.complement = rest.sum / sum;
+    stats.max2 = rest.max2;
+    stats.sum = sum;
+    stats.status = below == -INFINITE ? ROW_TARGET_MASKED : 0;
+    stats.unused = 0.0f;
+    return stats;
+}
+
+// Statistics of a row from all elements but the target, and the target's logit x.
+DEVICE RowStats finish(const Scan& rest, float x, float inverse_temperature) {
+    const float k = inverse_temperature * LOG2_E;
+    const bool target_is_finite = x < INFINITE;  // -inf passes, NaN does not
+    if (!target_is_finite || rest.sum != rest.sum) return broken_row(ROW_NOT_FINITE);
+    const bool target_is_masked = __fmul_rn(x, k) == -INFINITE;
+    if (target_is_masked && rest.max2 == -INFINITE) return broken_row(ROW_ALL_MASKED);
+    const float above = fmaf(x, k, -rest.max2);  // +inf where the rest is empty
+    return above >= 0.0f ? finish_above(rest, above, x, inverse_temperature)
+                         : finish_below(rest, above);
+}
+
+// Derivative of a loss with respect to the logits of one row: 2^d (constant + slope d), and one
+// value of its own at the target.
+struct Gradient { float k, max2, constant, slope, at_target; };
+
+// With p the softmax of x / T, g and h the derivatives by log-probability and entropy H:
+// dL/dx_j = (1/T) [p_j (-g - h H - h ln p_j) + delta_jy g]. At the target 1 - p is used as it is.
+DEVICE Gradient row_gradient(const RowStats& stats, float inverse_temperature, float by_log_prob,
+                             float by_entropy) {
+    const float scale = inverse_temperature / stats.sum;
+    const float log_sum = LN_2 * log2f(stats.sum);
+    const float p = expf(stats.log_prob);
+    const float entropy_part = p > 0.0f ? by_entropy * p * (stats.entropy + stats.log_prob) : 0.0f;
+    Gradient gradient;
+    gradient.k = inverse_temperature * LOG2_E;
+    gradient.max2 = stats.max2;
+    gradient.constant = scale * (by_entropy * (log_sum - stats.entropy) - by_log_prob);
+    gradient.slope = -scale * by_entropy * LN_2;
+    gradient.at_target = inverse_temperature * (by_log_prob * stats.complement - entropy_part);
+    return gradient;
+}
+
+DEVICE float gradient_of(const Gradient& gradient, float x) {
+    const float d = fmaf(x, gradient.k, -gradient.max2);
+    return exp2_fast(d) * fmaf(gradient.slope, floored(d), gradient.constant);
+}
+
+// The gradient of a vector of logits whose first element has index `first`. The target's is put
+// in before rounding.
+template <class T>
+DEVICE Vector gradient_of_vector(const Gradient& gradient, const Vector& v, int first, int target) {
+    float x[lanes<T>()];
+    unpack<T>(v, x);
+    UNROLL for (int i = 0; i < lanes<T>(); i++) x[i] = gradient_of(gradient, x[i]);
+    const unsigned at = (unsigned)(target - first);
+    if (at < (unsigned)lanes<T>()) {
+        UNROLL for (int i = 0; i < lanes<T>(); i++) {
+            if ((unsigned)i == at) x[i] = gradient.at_target;
+        }
+    }
+    return pack<T>(x);
+}
+
+template <class T> DEVICE T gradient_of_element(const Gradient& gradient, T x, bool is_target) {
+    return from_float<T>(is_target ? gradient.at_target : gradient_of(gradient, to_float(x)));
+}
+
+// Overwrites a stretch of a row with zeros.
+template <class T> DEVICE void clear_row(T* row, int length) {
+    const Split split = split_row(row, length);
+    const Vector zeros = {{0, 0, 0, 0}};
+    Vector* body = (Vector*)(row + split.head);
+    FOR_EACH (i, 0, split.head) store_element(row + i, from_float<T>(0.0f));
+    FOR_EACH (i, 0, split.vectors) store_vector(body + i, zeros);
+    FOR_EACH (i, split.tail, length) store_element(row + i, from_float<T>(0.0f));
+}
