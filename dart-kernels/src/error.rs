@@ -23,6 +23,9 @@ pub enum Error {
     /// The tensor is of a type that has no kernel.
     #[error("logits are {0}, only f32 and f64 on the CPU are supported")]
     Unsupported(String),
+    /// Sequences do not fit the tokens.
+    #[error("{0}")]
+    Sequences(String),
     /// The tensor library failed.
     #[error("tensor operation failed")]
     Tensor(#[from] candle_core::Error),

@@ -7,7 +7,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`row`] | log-probability and entropy of one row in one pass, and their gradient |
-//! | [`token_loss`] | loss of one token and its derivative, as closed forms |
+//! | [`mod@loss`] | loss of a token or of the tokens of sequences and its derivative, as closed forms |
+//! | [`sequences`] | which tokens belong together |
 //! | [`mod@rl_loss`] | loss of many tokens with the gradient with respect to their logits |
 //! | [`candle_op`] | the same for candle tensors, as an operation with a gradient |
 //! | [`gemm`] | matrix products on slices, for models that run without a tensor library |
@@ -26,15 +27,21 @@ pub mod candle_op;
 pub mod element;
 pub mod error;
 pub mod gemm;
+pub mod importance;
+pub mod loss;
 pub mod rl_loss;
 pub mod row;
-pub mod token_loss;
+pub mod sequences;
 
 pub use candle_op::{LossOutput, log_prob_entropy, rl_loss};
 pub use element::Element;
 pub use error::{Error, Result};
+pub use importance::effective_sample_size;
+pub use loss::{
+    Aggregation, Clip, ClipSide, Counts, Importance, Kl, KlEstimate, KlGradient, RatioLevel,
+    SequenceTerm, Surrogate, Token, TokenLoss, TokenOutcome, WeightLevel, sequence_terms,
+    token_loss, token_losses, token_losses_with,
+};
 pub use rl_loss::{RlLoss, rl_loss_rows};
 pub use row::{RowGradient, RowStats, row_gradient, row_stats};
-pub use token_loss::{
-    Clip, Importance, Kl, Surrogate, Token, TokenLoss, TokenOutcome, effective_sample_size,
-};
+pub use sequences::Sequences;

@@ -2,7 +2,7 @@
 
 use crate::{
     Element, Error, Result, RowGradient, Token, TokenLoss, TokenOutcome, row_gradient, row_stats,
-    token_loss::token_loss,
+    token_loss,
 };
 
 /// What [`rl_loss_rows`] gives.

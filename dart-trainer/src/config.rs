@@ -1,6 +1,6 @@
 //! Every setting of the learner. Defaults are those of the paper (preset `paper`).
 
-use dart_kernels::{Clip, Importance, Kl, Surrogate, TokenLoss};
+use dart_kernels::{Clip, Importance, Kl, RatioLevel, Surrogate, TokenLoss, WeightLevel};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
 
@@ -261,16 +261,19 @@ impl TrainerConfig {
     pub fn token_loss(&self) -> TokenLoss {
         TokenLoss {
             surrogate: Surrogate::Clipped(Clip {
-                low: self.clip_low,
-                high: self.clip_high,
                 dual: (self.dual_clip > 0.0).then_some(self.dual_clip),
+                ..Clip::new(self.clip_low, self.clip_high)
             }),
+            ratio: RatioLevel::Token,
             importance: if self.truncated_is {
-                Importance::Truncated { cap: self.is_cap }
+                Importance::Truncated {
+                    level: WeightLevel::Token,
+                    cap: self.is_cap,
+                }
             } else {
                 Importance::Off
             },
-            kl: Kl { beta: self.kl_beta },
+            kl: Kl::k3(self.kl_beta),
             entropy_bonus: self.entropy_bonus,
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dart_core::Batch;
-use dart_kernels::{effective_sample_size, token_loss::ClipSide};
+use dart_kernels::{ClipSide, effective_sample_size};
 
 use crate::{pass::Computed, update::Update};
 

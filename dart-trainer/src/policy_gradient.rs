@@ -268,7 +268,7 @@ mod tests {
     use dart_core::{
         BatchId, GroupId, LogProbKind, PolicyVersion, Prompt, Sample, SampleOrigin, TrajectoryId,
     };
-    use dart_kernels::{RowStats, TokenLoss, row_stats, token_loss::token_loss};
+    use dart_kernels::{RowStats, TokenLoss, row_stats, token_loss};
     use serde_json::Value;
 
     use super::*;

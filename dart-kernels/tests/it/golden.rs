@@ -1,9 +1,6 @@
 //! Numbers made by automatic differentiation in double precision.
 
-use dart_kernels::{
-    Clip, Importance, Kl, Surrogate, Token, TokenLoss, row_stats,
-    token_loss::{ClipSide, TokenOutcome, token_loss},
-};
+use dart_kernels::{ClipSide, Token, TokenLoss, TokenOutcome, row_stats, token_loss};
 use serde_json::Value;
 
 const TOLERANCE: f64 = 1e-9;
@@ -102,18 +99,6 @@ fn paper_loss_and_gradient() {
     }
 }
 
-/// Loss of the released code: clip .1/.28, a weight of 1 where rollout log-probs are missing.
-const RELEASED: TokenLoss = TokenLoss {
-    surrogate: Surrogate::Clipped(Clip {
-        low: 0.1,
-        high: 0.28,
-        dual: Some(10.0),
-    }),
-    importance: Importance::Truncated { cap: 1.0 },
-    kl: Kl { beta: 0.1 },
-    entropy_bonus: 0.0,
-};
-
 #[test]
 fn released_loss_and_gradient() {
     let golden = read(include_str!("../data/dart_reference.json"));
@@ -140,7 +125,7 @@ fn released_loss_and_gradient() {
                 reference: Some(row("ref_logp")[t]),
                 ..token(share, numbers(&golden["adv"])[b])
             };
-            let outcome = token_loss(&RELEASED, &token, stats.log_prob, stats.entropy);
+            let outcome = token_loss(&TokenLoss::RELEASED, &token, stats.log_prob, stats.entropy);
             assert_close(outcome.by_log_prob, expected[t], "gradient");
             assert_close(outcome.importance, weights[t], "importance weight");
             loss += outcome.loss;
