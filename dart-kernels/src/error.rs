@@ -17,6 +17,16 @@ pub enum Error {
         /// Vocabulary.
         vocab: usize,
     },
+    /// Something that is given for each row is not there for each row.
+    #[error("{got} {what} for {rows} rows of logits")]
+    Length {
+        /// What is given.
+        what: &'static str,
+        /// How many.
+        got: usize,
+        /// Rows.
+        rows: usize,
+    },
     /// A temperature is not a positive number.
     #[error("temperature {0} of a token is not a positive number")]
     Temperature(f64),
@@ -26,6 +36,9 @@ pub enum Error {
     /// Sequences do not fit the tokens.
     #[error("{0}")]
     Sequences(String),
+    /// A share of steps or tokens to select is not in 0 to 1.
+    #[error("a share of {0} cannot be selected, it must lie in 0 to 1")]
+    Selection(f64),
     /// The tensor library failed.
     #[error("tensor operation failed")]
     Tensor(#[from] candle_core::Error),
