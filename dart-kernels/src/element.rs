@@ -1,7 +1,14 @@
 //! [`Element`]: the number types of logits.
 
-/// A number type of logits. Arithmetic is f64; this is only how numbers are stored.
-pub trait Element: Copy + Send + Sync + Into<f64> + 'static {
+use half::{bf16, f16};
+
+use crate::cpu::kernel::Kernel;
+
+/// A number type of logits: f32, bf16, f16 or f64.
+///
+/// It says how logits are stored. The first three are computed in f32 vectors with partial sums in
+/// f64, f64 is computed in f64 throughout. Sealed.
+pub trait Element: Kernel + Copy + Send + Sync + Into<f64> + 'static {
     /// Zero.
     const ZERO: Self;
 
@@ -22,5 +29,21 @@ impl Element for f64 {
 
     fn from_f64(value: f64) -> Self {
         value
+    }
+}
+
+impl Element for bf16 {
+    const ZERO: Self = Self::ZERO;
+
+    fn from_f64(value: f64) -> Self {
+        Self::from_f64(value)
+    }
+}
+
+impl Element for f16 {
+    const ZERO: Self = Self::ZERO;
+
+    fn from_f64(value: f64) -> Self {
+        Self::from_f64(value)
     }
 }

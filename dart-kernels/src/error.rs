@@ -28,10 +28,13 @@ pub enum Error {
         rows: usize,
     },
     /// A temperature is not a positive number.
-    #[error("temperature {0} of a token is not a positive number")]
+    #[error("temperature {0} of a token is not a positive number (1e-30 to 1e30)")]
     Temperature(f64),
+    /// This machine lacks the instruction set.
+    #[error("this processor does not have {0:?}")]
+    InstructionSet(crate::Isa),
     /// The tensor is of a type that has no kernel.
-    #[error("logits are {0}, only f32 and f64 on the CPU are supported")]
+    #[error("logits are {0}; f32, bf16, f16 and f64 on the CPU are supported")]
     Unsupported(String),
     /// Sequences do not fit the tokens.
     #[error("{0}")]

@@ -2,5 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod accuracy;
+mod cuda;
+mod emulation;
 mod golden;
+mod peers;
 mod properties;
+mod support;
