@@ -11,7 +11,7 @@ use dart_core::{
     Objective, Observation, PolicyInput, PolicyVersion, Sample, SampleOrigin, Sampling, ScreenPx,
     TrajectoryId,
 };
-use dart_policy::{Decoder, Encoder, ModelConfig, TrainableModel, VlmModel};
+use dart_policy::{Decoder, Encoder, ModelConfig, TrainableModel, Upstream, VlmModel};
 
 const OBSERVATIONS: u32 = 128;
 
@@ -100,11 +100,11 @@ fn policy(criterion: &mut Criterion) {
             let forward = model
                 .forward(&batch, &all, false)
                 .expect("the batch is sound");
-            let loss = forward.logits.log_sum_exp(1).and_then(|l| l.sum_all());
-            black_box(
-                loss.and_then(|loss| loss.backward())
-                    .expect("it has a gradient"),
-            )
+            let by = Upstream {
+                logits: &forward.logits,
+                reading: 0.0,
+            };
+            black_box(model.backward(forward.tape, by).expect("it has a gradient"))
         });
     });
     group.bench_function("sampling", |b| {

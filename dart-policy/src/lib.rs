@@ -56,4 +56,4 @@ pub use model::VlmModel;
 pub use policy::{PolicyConfig, VlmPolicy};
 pub use prompt::PromptBuilder;
 pub use tokenizer::Tokenizer;
-pub use trainable::{Forward, Parameters, TrainableModel};
+pub use trainable::{Forward, Parameters, TrainableModel, Upstream};

@@ -1,8 +1,7 @@
 //! [`VlmModel`]: parameters and network together; trainable, copyable, saved as safetensors.
 //!
-//! To candle the whole network is one custom operation on the flat array of all parameters
-//! (`network_pass`). Of candle's own operations only concatenation, narrowing and
-//! reshaping are used, which are among those whose gradients are right; `candle-nn`, whose fused
+//! Parameters are candle variables; the network itself runs on their numbers, forward and backward
+//! (`network_pass`), so no gradient depends on a tensor library's graph. `candle-nn`, whose fused
 //! layers cut gradients silently, is not even a dependency, so there is nothing to ban.
 
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor, Var};
 use dart_core::{Batch, PolicyVersion, WeightsHandle, WeightsSource};
 
-pub use crate::network_pass::MASKED;
+pub use crate::network_pass::{MASKED, Tape};
 use crate::{
     config::ModelConfig,
     error::{PolicyError, Result},
@@ -18,7 +17,7 @@ use crate::{
     nn::Net,
     packer::pack,
     tokenizer::Tokenizer,
-    trainable::{Forward, Parameters, TrainableModel},
+    trainable::{Forward, Parameters, TrainableModel, Upstream},
     weights_file,
 };
 
@@ -150,6 +149,8 @@ impl VlmModel {
 }
 
 impl TrainableModel for VlmModel {
+    type Tape = Tape;
+
     fn parameters(&self) -> &Parameters {
         &self.parameters
     }
@@ -167,29 +168,35 @@ impl TrainableModel for VlmModel {
         batch: &Batch,
         samples: &[usize],
         reading: bool,
-    ) -> dart_core::Result<Forward> {
+    ) -> dart_core::Result<Forward<Tape>> {
         let pass = pack(self, batch, samples, reading)?;
-        let (tokens, vocabulary) = (pass.tokens(), self.net.vocabulary);
-        let has_reading = pass.has_reading();
-        let run = || -> candle_core::Result<Forward> {
-            let flat: Vec<Tensor> = self
-                .parameters
-                .iter()
-                .map(|(_, var)| var.flatten_all())
-                .collect::<candle_core::Result<_>>()?;
-            let out = Tensor::cat(&flat, 0)?.apply_op1(pass)?;
-            let logits = out.narrow(0, 0, tokens * vocabulary)?;
-            let reading_loss = if has_reading {
-                Some(out.narrow(0, tokens * vocabulary, 1)?.reshape(())?)
-            } else {
-                None
-            };
-            Ok(Forward {
-                logits: logits.reshape((tokens, vocabulary))?,
-                reading_loss,
-            })
+        let shape = (pass.tokens(), self.net.vocabulary);
+        let (logits, reading_loss, tape) = pass.run(self.flat()?);
+        let logits = Tensor::from_vec(logits, shape, &self.device).map_err(PolicyError::from)?;
+        Ok(Forward {
+            logits,
+            reading_loss,
+            tape,
+        })
+    }
+
+    fn backward(&self, tape: Tape, by: Upstream<'_>) -> dart_core::Result<Vec<Option<Tensor>>> {
+        if by.logits.elem_count() != tape.logits() {
+            let shape = by.logits.dims();
+            let message = format!("a gradient of shape {shape:?} for other logits");
+            return Err(PolicyError::Mismatch(message).into());
+        }
+        let run = || -> Result<Vec<Option<Tensor>>> {
+            let by_logits: Vec<f32> = by.logits.flatten_all()?.to_vec1()?;
+            let flat = tape.gradient(&by_logits, by.reading);
+            let entries = self.net.layout.entries.iter().map(|entry| {
+                let data = entry.span.of(&flat).to_vec();
+                let shape = entry.shape.as_slice();
+                Ok(Some(Tensor::from_vec(data, shape, &self.device)?))
+            });
+            entries.collect()
         };
-        Ok(run().map_err(PolicyError::from)?)
+        Ok(run()?)
     }
 
     fn deep_copy(&self) -> dart_core::Result<Self> {

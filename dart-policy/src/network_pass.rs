@@ -1,11 +1,9 @@
-//! The network as one custom operation of candle, on the flat array of all parameters.
+//! One pass of the network over packed samples, forward and backward.
 //!
 //! The forward pass runs prompts and responses and masks what the grammar forbids; the backward
 //! pass gives every gradient at once, so nothing can be cut off between layers.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use candle_core::{CpuStorage, CustomOp1, DType, Layout, Shape, Tensor};
+use std::sync::Arc;
 
 use crate::{
     grammar::{ActionGrammar, State},
@@ -28,15 +26,23 @@ pub(crate) enum Target {
     Row(usize, State),
 }
 
-/// The network as one operation: flat parameters to `[tokens · vocabulary + 1]`, the last number
-/// being the reading loss.
+/// The network, and what it is to run on.
+#[derive(Debug)]
 pub(crate) struct NetworkPass {
     net: Arc<Net>,
     grammar: Arc<ActionGrammar>,
     prefix_input: PrefixInput,
     response_input: ResponseInput,
     targets: Vec<Target>,
-    saved: Mutex<Option<(Prefix, Response)>>,
+}
+
+/// What a forward pass keeps for its backward pass.
+#[derive(Debug)]
+pub struct Tape {
+    pass: NetworkPass,
+    params: Vec<f32>,
+    prefix: Prefix,
+    response: Response,
 }
 
 /// What a pass runs on.
@@ -56,7 +62,6 @@ impl NetworkPass {
             prefix_input: packed.prefix_input,
             response_input: packed.response_input,
             targets: packed.targets,
-            saved: Mutex::new(None),
         }
     }
 
@@ -65,13 +70,10 @@ impl NetworkPass {
         self.targets.len()
     }
 
-    /// Whether there is anything to read.
-    pub(crate) fn has_reading(&self) -> bool {
-        self.prefix_input.reading.is_some()
-    }
-
-    fn run(&self, params: &[f32]) -> Vec<f32> {
-        let prefix = self.net.prefix_forward(params, &self.prefix_input);
+    /// Runs forward under `params`, all parameters one after another: logits `[tokens · vocabulary]`
+    /// and the reading loss, if there is anything to read.
+    pub(crate) fn run(self, params: Vec<f32>) -> (Vec<f32>, Option<f64>, Tape) {
+        let prefix = self.net.prefix_forward(&params, &self.prefix_input);
         let fresh = Fresh {
             net: &self.net,
             input: &self.prefix_input,
@@ -79,9 +81,23 @@ impl NetworkPass {
         };
         let response = self
             .net
-            .response_forward(params, &self.response_input, &fresh, None);
+            .response_forward(&params, &self.response_input, &fresh, None);
+        let logits = self.masked(&response);
+        let reading = prefix.reading.as_ref().map(|read| f64::from(read.loss));
+        let reading = reading.filter(|_| self.prefix_input.reading.is_some());
+        let tape = Tape {
+            pass: self,
+            params,
+            prefix,
+            response,
+        };
+        (logits, reading, tape)
+    }
+
+    /// Logits of every token, what the grammar forbids masked.
+    fn masked(&self, response: &Response) -> Vec<f32> {
         let vocabulary = self.net.vocabulary;
-        let mut out = vec![MASKED; self.targets.len() * vocabulary + 1];
+        let mut out = vec![MASKED; self.targets.len() * vocabulary];
         for (target, row) in self.targets.iter().zip(out.chunks_exact_mut(vocabulary)) {
             match target {
                 Target::Forced(token) => row[*token as usize] = 0.0,
@@ -93,79 +109,48 @@ impl NetworkPass {
                 }
             }
         }
-        let last = out.len() - 1;
-        out[last] = prefix.reading.as_ref().map_or(0.0, |reading| reading.loss);
-        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = Some((prefix, response));
         out
     }
+}
 
-    fn gradient(&self, params: &[f32], dout: &[f32]) -> Option<Vec<f32>> {
-        let saved = self
-            .saved
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let (prefix, response) = saved?;
-        let vocabulary = self.net.vocabulary;
+impl Tape {
+    /// How many logits the forward pass gave.
+    pub(crate) fn logits(&self) -> usize {
+        self.pass.tokens() * self.pass.net.vocabulary
+    }
+
+    /// Gradients of all parameters, one after another, of a loss whose derivatives with respect to
+    /// the logits and the reading loss are given.
+    pub(crate) fn gradient(self, by_logits: &[f32], by_reading: f64) -> Vec<f32> {
+        let Self {
+            pass,
+            params,
+            prefix,
+            response,
+        } = self;
         let mut dlogits = vec![0.0; response.logits.len()];
-        for (target, row) in self.targets.iter().zip(dout.chunks_exact(vocabulary)) {
+        let vocabulary = pass.net.vocabulary;
+        for (target, row) in pass.targets.iter().zip(by_logits.chunks_exact(vocabulary)) {
             if let Target::Row(index, state) = target {
                 let into = &mut dlogits[index * vocabulary..(index + 1) * vocabulary];
-                for &token in self.grammar.allowed(*state) {
+                for &token in pass.grammar.allowed(*state) {
                     into[token as usize] += row[token as usize];
                 }
             }
         }
         let mut grads = vec![0.0; params.len()];
-        let mut back = self.net.prefix_gradient(&self.prefix_input, &prefix);
+        let mut back = pass.net.prefix_gradient(&pass.prefix_input, &prefix);
         let fresh = Fresh {
-            net: &self.net,
-            input: &self.prefix_input,
+            net: &pass.net,
+            input: &pass.prefix_input,
             prefix: &prefix,
         };
-        let kept = (&self.response_input, fresh, &response);
-        self.net
-            .response_backward(params, kept, &dlogits, (&mut back, &mut grads));
-        let reading_weight = dout.last().copied().unwrap_or_default();
-        let kept = (&self.prefix_input, &prefix);
-        self.net
-            .prefix_backward(params, kept, (back, reading_weight), &mut grads);
-        Some(grads)
-    }
-}
-
-impl CustomOp1 for NetworkPass {
-    fn name(&self) -> &'static str {
-        "vision-language-policy"
-    }
-
-    fn cpu_fwd(
-        &self,
-        storage: &CpuStorage,
-        layout: &Layout,
-    ) -> candle_core::Result<(CpuStorage, Shape)> {
-        let all = storage.as_slice::<f32>()?;
-        let params = match layout.contiguous_offsets() {
-            Some((start, end)) => &all[start..end],
-            None => candle_core::bail!("parameters are not contiguous"),
-        };
-        let out = self.run(params);
-        let shape = Shape::from(out.len());
-        Ok((CpuStorage::F32(out), shape))
-    }
-
-    fn bwd(
-        &self,
-        arg: &Tensor,
-        _res: &Tensor,
-        grad_res: &Tensor,
-    ) -> candle_core::Result<Option<Tensor>> {
-        let params = arg.to_dtype(DType::F32)?.to_vec1::<f32>()?;
-        let dout = grad_res.to_vec1::<f32>()?;
-        let Some(grads) = self.gradient(&params, &dout) else {
-            candle_core::bail!("the backward pass of one forward pass runs once");
-        };
-        let length = grads.len();
-        Ok(Some(Tensor::from_vec(grads, length, arg.device())?))
+        let kept = (&pass.response_input, fresh, &response);
+        pass.net
+            .response_backward(&params, kept, &dlogits, (&mut back, &mut grads));
+        let kept = (&pass.prefix_input, &prefix);
+        pass.net
+            .prefix_backward(&params, kept, (back, by_reading as f32), &mut grads);
+        grads
     }
 }

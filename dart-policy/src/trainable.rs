@@ -43,19 +43,37 @@ impl Parameters {
 }
 
 /// What a forward pass for training gives.
-#[derive(Clone, Debug)]
-pub struct Forward {
+#[derive(Debug)]
+pub struct Forward<T> {
     /// Logits at every response token of the chosen samples, one after another: `[tokens, vocab]`,
-    /// f32. Tokens that the action grammar forbids at their place hold a large finite negative
-    /// number. Temperature is not applied.
+    /// contiguous, in storage of their own. Tokens that the action grammar forbids at their place
+    /// hold a large finite negative number. Temperature is not applied. No graph hangs on them: a
+    /// loss may overwrite them by its gradient.
     pub logits: Tensor,
-    /// Mean loss of the auxiliary reading task, a scalar, if it was asked for and the images have labels.
-    pub reading_loss: Option<Tensor>,
+    /// Mean loss of the auxiliary reading task, if it was asked for and the images have labels.
+    pub reading_loss: Option<f64>,
+    /// What the backward pass needs. It may be dropped.
+    pub tape: T,
+}
+
+/// How a loss depends on what a forward pass gave.
+#[derive(Debug)]
+pub struct Upstream<'a> {
+    /// Derivative with respect to the logits, of their shape.
+    pub logits: &'a Tensor,
+    /// Derivative with respect to the reading loss.
+    pub reading: f64,
 }
 
 /// A model that a learner can train. Calls may run on several threads at once.
+///
+/// The learner drives the backward pass itself, so that gradients of logits, which may be
+/// gigabytes, never pass through a library's automatic differentiation.
 pub trait TrainableModel: Send + Sync + 'static {
-    /// The trainable tensors. Every one of them gets a gradient from [`Self::forward`].
+    /// What a forward pass keeps for its backward pass.
+    type Tape: Send + 'static;
+
+    /// The trainable tensors. Every one of them gets a gradient from [`Self::backward`].
     fn parameters(&self) -> &Parameters;
 
     /// Where they live.
@@ -73,7 +91,20 @@ pub trait TrainableModel: Send + Sync + 'static {
     /// [`Internal`](dart_core::ErrorKind::Internal) if images and prompt tokens do not belong
     /// together; [`Protocol`](dart_core::ErrorKind::Protocol) if a response cannot have been
     /// produced under the action grammar.
-    fn forward(&self, batch: &Batch, samples: &[usize], reading: bool) -> Result<Forward>;
+    fn forward(
+        &self,
+        batch: &Batch,
+        samples: &[usize],
+        reading: bool,
+    ) -> Result<Forward<Self::Tape>>;
+
+    /// The gradient of each parameter, in the order of their names, of a loss that depends on the
+    /// forward pass as `by` says. `None` where the loss does not depend on it. Parameters are those
+    /// of the forward pass, even if they have changed since.
+    ///
+    /// # Errors
+    /// [`Internal`](dart_core::ErrorKind::Internal) if `by` does not fit the forward pass.
+    fn backward(&self, tape: Self::Tape, by: Upstream<'_>) -> Result<Vec<Option<Tensor>>>;
 
     /// An independent copy with the same values (a frozen reference, for example).
     fn deep_copy(&self) -> Result<Self>

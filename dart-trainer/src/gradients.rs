@@ -1,7 +1,6 @@
 //! Gradients of all parameters as plain numbers, in the order of the parameters' names.
 
-use candle_core::{DType, backprop::GradStore};
-use dart_policy::Parameters;
+use candle_core::{DType, Tensor};
 
 use crate::error::Result;
 
@@ -11,18 +10,16 @@ use crate::error::Result;
 pub(crate) struct Gradients(Vec<Option<Vec<f32>>>);
 
 impl Gradients {
-    /// Takes the parameters' gradients out of `store`.
-    pub(crate) fn take(store: &mut GradStore, parameters: &Parameters) -> Result<Self> {
-        parameters
-            .iter()
-            .map(|(_, var)| {
-                let Some(gradient) = store.remove(var.as_tensor()) else {
-                    return Ok(None);
-                };
-                let flat = gradient.to_dtype(DType::F32)?.flatten_all()?;
-                let numbers = flat.to_vec1::<f32>()?;
-                Ok(numbers.iter().any(|g| *g != 0.0).then_some(numbers))
-            })
+    /// The numbers of `tensors`, one for each parameter.
+    pub(crate) fn of(tensors: Vec<Option<Tensor>>) -> Result<Self> {
+        let numbers = |tensor: Tensor| -> Result<Option<Vec<f32>>> {
+            let flat = tensor.to_dtype(DType::F32)?.flatten_all()?;
+            let numbers = flat.to_vec1::<f32>()?;
+            Ok(numbers.iter().any(|g| *g != 0.0).then_some(numbers))
+        };
+        tensors
+            .into_iter()
+            .map(|tensor| tensor.map_or(Ok(None), numbers))
             .collect::<Result<_>>()
             .map(Self)
     }

@@ -53,7 +53,7 @@ impl<M: TrainableModel> GrpoLearner<M> {
     }
 }
 
-fn work(batch: &Batch, samples: Vec<usize>) -> Work {
+fn work<T>(batch: &Batch, samples: Vec<usize>) -> Work<T> {
     let count = batch.samples.len() as f64;
     let tokens = samples
         .iter()

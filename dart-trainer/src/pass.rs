@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use dart_core::Batch;
-use dart_kernels::{RowStats, Token, TokenLoss, TokenOutcome, log_prob_entropy, rl_loss};
-use dart_policy::{Forward, TrainableModel};
+use dart_kernels::{
+    Labels, RowStats, Sequences, Temperature, Token, TokenLoss, TokenOutcome,
+    candle_op::{rl_loss_in_place, row_stats},
+};
+use dart_policy::{Forward, TrainableModel, Upstream};
 
 use crate::{
     error::{Result, TrainerError},
@@ -18,13 +21,13 @@ use crate::{
 pub(crate) type Statistics = Vec<Vec<RowStats>>;
 
 /// One forward pass with its loss.
-pub(crate) struct Work {
+pub(crate) struct Work<T> {
     /// Samples, as indices into the batch.
     pub samples: Vec<usize>,
     /// Their response tokens, one after another.
     pub tokens: Vec<Token>,
     /// The forward pass, if it was made already.
-    pub held: Option<Forward>,
+    pub held: Option<Forward<T>>,
 }
 
 /// What is minimised.
@@ -73,7 +76,7 @@ pub(crate) struct Passes<'a, M> {
 }
 
 impl<M: TrainableModel> Passes<'_, M> {
-    /// Log-probs and entropies of the planned samples. No graph is kept.
+    /// Log-probs and entropies of the planned samples.
     pub(crate) fn statistics(&self, plan: Plan) -> Result<Statistics> {
         let passed = self.each(plan, |model, batch, samples| {
             let forward = forward(model, batch, &samples, false)?;
@@ -83,8 +86,12 @@ impl<M: TrainableModel> Passes<'_, M> {
         Ok(self.by_sample(passed))
     }
 
-    /// Forward passes whose graphs are kept, with the statistics of their samples.
-    pub(crate) fn hold(&self, plan: Plan, reading: bool) -> Result<(Vec<Vec<Held>>, Statistics)> {
+    /// Forward passes that are kept, with the statistics of their samples.
+    pub(crate) fn hold(
+        &self,
+        plan: Plan,
+        reading: bool,
+    ) -> Result<(Vec<Vec<Held<M::Tape>>>, Statistics)> {
         let held = self.each(plan, move |model, batch, samples| {
             let forward = forward(model, batch, &samples, reading)?;
             let rows = rows(batch, &samples, &forward)?;
@@ -106,7 +113,7 @@ impl<M: TrainableModel> Passes<'_, M> {
     }
 
     /// Loss and gradients of `work` (for each thread its micro-batches), summed in order.
-    pub(crate) fn gradients(&self, work: Vec<Vec<Work>>, loss: Loss) -> Result<Computed> {
+    pub(crate) fn gradients(&self, work: Vec<Vec<Work<M::Tape>>>, loss: Loss) -> Result<Computed> {
         let tasks = work.into_iter().map(|share| {
             let (model, batch) = (Arc::clone(self.model), Arc::clone(self.batch));
             Box::new(move || {
@@ -158,14 +165,14 @@ impl<M: TrainableModel> Passes<'_, M> {
 }
 
 /// Samples with their forward pass.
-pub(crate) type Held = (Vec<usize>, Forward);
+pub(crate) type Held<T> = (Vec<usize>, Forward<T>);
 
 fn forward<M: TrainableModel>(
     model: &M,
     batch: &Batch,
     samples: &[usize],
     reading: bool,
-) -> Result<Forward> {
+) -> Result<Forward<M::Tape>> {
     let forward = model.forward(batch, samples, reading)?;
     let rows = samples
         .iter()
@@ -180,47 +187,51 @@ fn forward<M: TrainableModel>(
     }
 }
 
-fn rows(batch: &Batch, samples: &[usize], forward: &Forward) -> Result<Vec<RowStats>> {
-    let targets: Vec<(u32, f64)> = samples
-        .iter()
-        .map(|index| &batch.samples[*index])
-        .flat_map(|sample| {
-            let temperature = temperature(batch.objective, sample);
-            sample
-                .response
-                .iter()
-                .map(move |token| (*token, temperature))
-        })
-        .collect();
-    Ok(log_prob_entropy(&forward.logits, &targets)?)
+fn rows<T>(batch: &Batch, samples: &[usize], forward: &Forward<T>) -> Result<Vec<RowStats>> {
+    let mut targets = Vec::new();
+    let mut temperatures = Vec::new();
+    for sample in samples.iter().map(|index| &batch.samples[*index]) {
+        targets.extend_from_slice(&sample.response);
+        temperatures.resize(targets.len(), temperature(batch.objective, sample));
+    }
+    let labels = Labels {
+        temperature: Temperature::PerRow(&temperatures),
+        ..Labels::new(&targets)
+    };
+    Ok(row_stats(&forward.logits, &labels)?)
 }
 
 fn backward<M: TrainableModel>(
     model: &M,
     batch: &Batch,
-    work: Work,
+    work: Work<M::Tape>,
     loss: &Loss,
 ) -> Result<Computed> {
+    let reads = loss.reading_weight > 0.0;
     let forward = match work.held {
         Some(forward) => forward,
-        None => forward(model, batch, &work.samples, loss.reading_weight > 0.0)?,
+        None => forward(model, batch, &work.samples, reads)?,
     };
-    let output = rl_loss(&forward.logits, &work.tokens, &loss.token)?;
+    let lengths: Vec<usize> = work
+        .samples
+        .iter()
+        .map(|index| batch.samples[*index].response.len())
+        .collect();
+    let sequences = Sequences::from_lengths(&lengths);
+    // From here on the logits are their gradient.
+    let output = rl_loss_in_place(&forward.logits, &work.tokens, &sequences, &loss.token)?;
     let share = work.samples.len() as f64 / loss.samples.max(1) as f64;
-    let (mut total, mut value, mut reading) = (output.loss, output.value, None);
-    if let Some(term) = forward.reading_loss.filter(|_| loss.reading_weight > 0.0) {
-        let mean = f64::from(term.to_dtype(candle_core::DType::F32)?.to_scalar::<f32>()?);
-        let factor = loss.reading_weight * share;
-        total = (total + (term * factor)?)?;
-        value += factor * mean;
-        reading = Some(share * mean);
-    }
-    drop(forward.logits);
-    let mut store = total.backward()?;
+    let factor = loss.reading_weight * share;
+    let reading = forward.reading_loss.filter(|_| reads);
+    let by = Upstream {
+        logits: &forward.logits,
+        reading: reading.map_or(0.0, |_| factor),
+    };
+    let gradients = model.backward(forward.tape, by)?;
     Ok(Computed {
-        gradients: Gradients::take(&mut store, model.parameters())?,
-        loss: value,
-        reading,
+        gradients: Gradients::of(gradients)?,
+        loss: output.loss + reading.map_or(0.0, |mean| factor * mean),
+        reading: reading.map(|mean| share * mean),
         tokens: work.tokens.into_iter().zip(output.outcomes).collect(),
         bad_rows: output.bad_rows,
     })

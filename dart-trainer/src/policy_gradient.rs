@@ -90,11 +90,11 @@ impl<M: TrainableModel> GrpoLearner<M> {
         &mut self,
         batch: &Arc<Batch>,
         known: &Known,
-        held: Vec<Vec<Held>>,
+        held: Vec<Vec<Held<M::Tape>>>,
         tally: &mut Tally,
     ) -> Result<()> {
         let count = indices(&known.kept).len();
-        let work = |(samples, forward): Held| Work {
+        let work = |(samples, forward): Held<M::Tape>| Work {
             tokens: tokens(batch, &samples, known, count),
             samples,
             held: Some(forward),
@@ -140,7 +140,7 @@ impl<M: TrainableModel> GrpoLearner<M> {
     fn optimize(
         &mut self,
         batch: &Arc<Batch>,
-        work: Vec<Vec<Work>>,
+        work: Vec<Vec<Work<M::Tape>>>,
         samples: usize,
         tally: &mut Tally,
     ) -> Result<()> {

@@ -3,7 +3,7 @@
 use candle_core::{Tensor, Var};
 use dart_core::DemonstrationEncoder as _;
 use dart_core::{Action, Batch, Direction, Key, NamedKey, Sampling, ScreenPx};
-use dart_policy::{Encoder, Forward, TrainableModel, VlmModel};
+use dart_policy::{Encoder, Forward, TrainableModel, Upstream, VlmModel, model::Tape};
 
 use crate::common::{batch, input, log_prob, model};
 
@@ -44,7 +44,7 @@ fn samples(model: &VlmModel) -> Batch {
 }
 
 /// Σ weight · log-prob over all tokens, plus the reading loss, in f64.
-fn loss(batch: &Batch, forward: &Forward) -> f64 {
+fn loss(batch: &Batch, forward: &Forward<Tape>) -> f64 {
     let rows: Vec<Vec<f32>> = forward.logits.to_vec2().unwrap();
     let targets = batch.samples.iter().flat_map(|s| s.response.iter());
     let sum: f64 = rows
@@ -53,36 +53,33 @@ fn loss(batch: &Batch, forward: &Forward) -> f64 {
         .enumerate()
         .map(|(i, (row, target))| weight(i) * log_prob(row, *target).0)
         .sum();
-    let reading = forward.reading_loss.as_ref().unwrap();
-    sum + f64::from(reading.to_scalar::<f32>().unwrap()) * 2.0
+    sum + forward.reading_loss.unwrap() * 2.0
 }
 
 fn weight(index: usize) -> f64 {
     0.5 + (index % 3) as f64 * 0.25
 }
 
-fn backward(model: &VlmModel, batch: &Batch) -> candle_core::backprop::GradStore {
+/// The gradient of [`loss`], for each parameter.
+fn backward(model: &VlmModel, batch: &Batch) -> Vec<Vec<f32>> {
     let all: Vec<usize> = (0..batch.samples.len()).collect();
     let forward = model.forward(batch, &all, true).unwrap();
-    let targets: Vec<u32> = batch
-        .samples
-        .iter()
-        .flat_map(|s| s.response.iter().copied())
-        .collect();
-    let count = targets.len();
-    let device = model.device();
-    let weights: Vec<f32> = (0..count).map(|i| weight(i) as f32).collect();
-    let weights = Tensor::from_vec(weights, count, device).unwrap();
-    let targets = Tensor::from_vec(targets, (count, 1), device).unwrap();
-    let logits = &forward.logits;
-    let peak = logits.max_keepdim(1).unwrap().detach();
-    let shifted = logits.broadcast_sub(&peak).unwrap();
-    let sum = shifted.exp().unwrap().sum_keepdim(1).unwrap();
-    let log_probs = shifted.broadcast_sub(&sum.log().unwrap()).unwrap();
-    let chosen = log_probs.gather(&targets, 1).unwrap().squeeze(1).unwrap();
-    let policy = (chosen * weights).unwrap().sum_all().unwrap();
-    let reading = (forward.reading_loss.unwrap() * 2.0).unwrap();
-    (policy + reading).unwrap().backward().unwrap()
+    let rows: Vec<Vec<f32>> = forward.logits.to_vec2().unwrap();
+    let targets = batch.samples.iter().flat_map(|s| s.response.iter());
+    let mut by_logits: Vec<f32> = Vec::new();
+    for (i, (row, target)) in rows.iter().zip(targets).enumerate() {
+        let p = |token| log_prob(row, token).0.exp();
+        let gradient = (0..row.len() as u32).map(|t| f64::from(u8::from(t == *target)) - p(t));
+        by_logits.extend(gradient.map(|g| (weight(i) * g) as f32));
+    }
+    let by_logits = Tensor::from_vec(by_logits, forward.logits.shape(), model.device()).unwrap();
+    let by = Upstream {
+        logits: &by_logits,
+        reading: 2.0,
+    };
+    let gradients = model.backward(forward.tape, by).unwrap();
+    let numbers = |g: Option<Tensor>| g.unwrap().flatten_all().unwrap().to_vec1().unwrap();
+    gradients.into_iter().map(numbers).collect()
 }
 
 #[test]
@@ -91,11 +88,9 @@ fn every_parameter_gets_a_finite_gradient_that_is_not_zero() {
     let batch = samples(&model);
     let grads = backward(&model, &batch);
     assert!(model.parameters().len() > 25);
-    for (name, var) in model.parameters().iter() {
-        let grad = grads
-            .get(var)
-            .unwrap_or_else(|| panic!("{name} has no gradient"));
-        let numbers: Vec<f32> = grad.flatten_all().unwrap().to_vec1().unwrap();
+    assert_eq!(model.parameters().len(), grads.len());
+    for ((name, var), numbers) in model.parameters().iter().zip(grads) {
+        assert_eq!(numbers.len(), var.elem_count());
         assert!(
             numbers.iter().all(|g| g.is_finite()),
             "{name} is not finite"
@@ -112,14 +107,7 @@ fn gradients_match_finite_differences() {
     let all: Vec<usize> = (0..batch.samples.len()).collect();
     let grads = backward(&model, &batch);
     let mut checked = 0;
-    for (name, var) in model.parameters().iter() {
-        let grad: Vec<f32> = grads
-            .get(var)
-            .unwrap()
-            .flatten_all()
-            .unwrap()
-            .to_vec1()
-            .unwrap();
+    for ((name, var), grad) in model.parameters().iter().zip(grads) {
         let values: Vec<f32> = var.flatten_all().unwrap().to_vec1().unwrap();
         let mut order: Vec<usize> = (0..grad.len()).collect();
         order.sort_by(|a, b| grad[*b].abs().total_cmp(&grad[*a].abs()));
@@ -171,6 +159,19 @@ fn neither_batch_nor_order_changes_a_sample() {
         }
     }
     assert_eq!(at, together.len());
+}
+
+#[test]
+fn a_gradient_of_another_shape_is_refused() {
+    let model = model();
+    let batch = samples(&model);
+    let forward = model.forward(&batch, &[0], false).unwrap();
+    let by = Upstream {
+        logits: &forward.logits.narrow(0, 0, 1).unwrap(),
+        reading: 0.0,
+    };
+    let error = model.backward(forward.tape, by).unwrap_err();
+    assert!(error.to_string().contains("shape"), "{error}");
 }
 
 #[test]

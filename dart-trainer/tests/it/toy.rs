@@ -6,7 +6,7 @@ use dart_core::{
     Batch, BatchId, BatchImage, Error, ErrorKind, Frame, GroupId, ImageSpan, LogProbKind,
     Objective, PolicyVersion, Prompt, Result, Sample, SampleOrigin, Size, TrajectoryId,
 };
-use dart_policy::{Forward, Parameters, TrainableModel};
+use dart_policy::{Forward, Parameters, TrainableModel, Upstream};
 use dart_trainer::{ImitationConfig, TrainerConfig};
 
 pub const VOCAB: usize = 6;
@@ -77,10 +77,19 @@ impl Toy {
 }
 
 fn failed(error: candle_core::Error) -> Error {
-    Error::new(ErrorKind::Internal, "toy", "forward", "tensors failed").caused_by(error)
+    Error::new(ErrorKind::Internal, "toy", "pass", "tensors failed").caused_by(error)
+}
+
+/// The graph of a forward pass.
+#[derive(Debug)]
+pub struct Tape {
+    logits: Tensor,
+    reading_loss: Option<Tensor>,
 }
 
 impl TrainableModel for Toy {
+    type Tape = Tape;
+
     fn parameters(&self) -> &Parameters {
         &self.parameters
     }
@@ -89,13 +98,32 @@ impl TrainableModel for Toy {
         &Device::Cpu
     }
 
-    fn forward(&self, batch: &Batch, samples: &[usize], reading: bool) -> Result<Forward> {
+    fn forward(&self, batch: &Batch, samples: &[usize], reading: bool) -> Result<Forward<Tape>> {
         let reader = self.parameters.get("reader").unwrap();
         let reading_loss = || (reader.as_tensor() - 1.0)?.sqr()?.sum_all();
-        Ok(Forward {
+        let tape = Tape {
             logits: self.logits(batch, samples).map_err(failed)?,
             reading_loss: reading.then(reading_loss).transpose().map_err(failed)?,
+        };
+        let reading = tape.reading_loss.as_ref();
+        Ok(Forward {
+            logits: tape.logits.detach().copy().map_err(failed)?,
+            reading_loss: reading.map(|loss| loss.to_scalar::<f32>().unwrap().into()),
+            tape,
         })
+    }
+
+    fn backward(&self, tape: Tape, by: Upstream<'_>) -> Result<Vec<Option<Tensor>>> {
+        let run = || {
+            let mut loss = (tape.logits * by.logits.detach())?.sum_all()?;
+            if let Some(reading) = tape.reading_loss {
+                loss = (loss + (reading * by.reading)?)?;
+            }
+            let mut store = loss.backward()?;
+            let parameters = self.parameters.iter();
+            Ok(parameters.map(|(_, var)| store.remove(var)).collect())
+        };
+        run().map_err(failed)
     }
 
     fn deep_copy(&self) -> Result<Self> {
