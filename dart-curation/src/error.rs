@@ -54,6 +54,28 @@ pub(crate) enum CurationError {
     },
     #[error("trajectory {0} was already trained on in batch {1}")]
     UsedTwice(TrajectoryId, u64),
+    #[error("trajectory {0} is claimed or used; another answer under the same id is refused")]
+    Answered(TrajectoryId),
+    #[error("trajectory {0} cannot be claimed: {1}")]
+    Unavailable(TrajectoryId, String),
+    #[error("the claim {1} on the trajectories of batch {0} is not held any more")]
+    StaleClaim(BatchId, u64),
+    #[error(
+        "the disk that holds {} is full, or the store has reached its limit; free space, or raise store.max_megabytes", dir.display()
+    )]
+    Full { dir: PathBuf },
+    #[error("{} holds no trajectory store", dir.display())]
+    NoStore { dir: PathBuf },
+    #[error(
+        "the trajectory store in {} was written by a newer version of this program (schema {found}, this one knows {known})", dir.display()
+    )]
+    NewerSchema {
+        dir: PathBuf,
+        found: i64,
+        known: i64,
+    },
+    #[error("trajectory {0}: the stored rows are not what was written (checksum differs)")]
+    Damaged(TrajectoryId),
     #[error("{} is in use by the process {pid}; end it or choose another folder", dir.display())]
     Locked { dir: PathBuf, pid: String },
     #[error("{operation} {}", path.display())]
@@ -72,7 +94,7 @@ pub(crate) enum CurationError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    #[error("the database refused")]
+    #[error("the database refused: {0}")]
     Database(#[from] sqlx::Error),
     #[error("the database schema could not be brought up to date")]
     Migration(#[from] sqlx::migrate::MigrateError),
@@ -83,6 +105,23 @@ pub(crate) enum CurationError {
 }
 
 impl CurationError {
+    /// Whether a disk without room is the cause: it may have some later.
+    pub(crate) fn is_full(&self) -> bool {
+        // SQLITE_FULL, and SQLITE_IOERR_SHMSIZE: the index of the journal could not grow.
+        let full_code = |code: &str| matches!(code, "13" | "4874");
+        match self {
+            Self::Io { source, .. } => matches!(
+                source.kind(),
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+            ),
+            Self::Database(sqlx::Error::Database(error)) => {
+                error.code().is_some_and(|code| full_code(&code))
+            }
+            Self::Write(cause) => cause.is_full(),
+            _ => false,
+        }
+    }
+
     fn kind(&self) -> ErrorKind {
         match self {
             Self::BadSetting { .. }
@@ -92,18 +131,23 @@ impl CurationError {
             | Self::UnknownTask(_)
             | Self::Snapshot(_)
             | Self::SnapshotFormat { .. }
+            | Self::NoStore { .. }
+            | Self::NewerSchema { .. }
             | Self::Locked { .. } => ErrorKind::Config,
             Self::RestoreTooLate
             | Self::UnknownBatch(_)
             | Self::VersionBack { .. }
             | Self::ForeignTrajectory(_)
+            | Self::Answered(_)
             | Self::NotForPool(_) => ErrorKind::Misuse,
+            Self::Unavailable(..) | Self::StaleClaim(..) => ErrorKind::Stale,
             Self::NoSuchImage { .. } | Self::NoReward(_) | Self::UsedTwice(..) => {
                 ErrorKind::Internal
             }
-            Self::TooLarge { .. } => ErrorKind::Exhausted,
+            Self::TooLarge { .. } | Self::Full { .. } => ErrorKind::Exhausted,
             Self::Io { .. }
             | Self::Corrupt { .. }
+            | Self::Damaged(_)
             | Self::Malformed { .. }
             | Self::Database(_)
             | Self::Migration(_)

@@ -75,6 +75,8 @@ pub enum CurationEvent {
         groups: Vec<GroupId>,
         /// Its trajectories.
         trajectories: usize,
+        /// Those of them that it uses up: all but those of the pool.
+        rollouts: Vec<TrajectoryId>,
         /// Its samples.
         samples: usize,
         /// Largest staleness of a rollout in it, had it been trained on at once.

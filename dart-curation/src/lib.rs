@@ -35,9 +35,10 @@ mod manager;
 pub use collate::{TrainingGroup, collate, imitation_batch};
 pub use config::CurationConfig;
 pub use event::{CurationEvent, CurationEventSink};
-pub use manager::DataManager;
+pub use manager::{CuratorCheckpoint, DataManager, Recovered};
 pub use pool::Provenance;
 pub use store::{
-    MemoryStore, SqliteConfig, SqliteStore, Synchronous, TrajectoryQuery, TrajectoryStore,
-    TrajectorySummary,
+    Audit, CheckpointRef, Claim, Fence, MAX_FAILURES, MemoryStore, Quarantined, Retention, Seal,
+    SqliteArchive, SqliteConfig, SqliteStore, StoreOverview, Synchronous, TrajectoryQuery,
+    TrajectoryStore, TrajectorySummary, Use,
 };

@@ -1,27 +1,40 @@
 //! [`DataManager`]: the curator of this crate.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering},
+mod checkpoint;
+mod handing;
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use dart_core::{
-    Batch, Commit, Curator, CuratorStatus, Group, Outcome, PolicyVersion, Result, RolloutRequest,
-    Task, Trajectory, TrajectoryId,
+    Batch, Commit, Curator, CuratorStatus, Outcome, PolicyVersion, Result, RolloutRequest, Task,
+    Trajectory, fault,
 };
 use tokio::sync::Notify;
 
+pub use self::checkpoint::{CuratorCheckpoint, Recovered};
+pub(crate) use self::handing::rollouts;
 use crate::{
-    collate::{TrainingGroup, collate},
     config::CurationConfig,
     error::CurationError,
     event::CurationEventSink,
-    groups::ReadyGroup,
-    ledger::{Ledger, Pending, Plan},
+    ledger::{Ledger, Pending},
     pool::Provenance,
     store::TrajectoryStore,
 };
+
+/// How long a batch may be worked on before somebody else may take it over. Long: the fence alone
+/// keeps an outdated acknowledgement out.
+const LEASE: Duration = Duration::from_hours(6);
+
+/// Tells the data managers of one process apart.
+static MANAGERS: AtomicU64 = AtomicU64::new(0);
 
 /// The data manager: hands out rollouts, keeps trajectories, forms groups, makes batches.
 ///
@@ -30,9 +43,16 @@ use crate::{
 ///
 /// # Checkpoints
 ///
-/// `commit` a batch *before* the `snapshot` that goes into the checkpoint that contains it. A batch
-/// that is handed out and not committed at the snapshot is handed out again, under the same id,
-/// after `restore`; whoever knows that the restored weights contain it commits it instead.
+/// `commit` a batch *before* [`checkpoint`](Self::checkpoint) takes the snapshot that goes into the
+/// checkpoint that contains it; when its files are safe, [`seal`](Self::seal) writes the uses of
+/// all batches since the last one together with the pointer to it, in one transaction. Until then
+/// nothing counts as used. A batch that is handed out and not committed at the snapshot is handed
+/// out again, under the same id, after `restore`; whoever knows that the restored weights contain
+/// it commits it instead. After `restore`, [`recover`](Self::recover) takes in what was finished
+/// between the checkpoint and the crash.
+///
+/// What cannot be read from the store counts a failure; at the third it is quarantined and leaves
+/// its group, and the run goes on.
 ///
 /// A run that begins anew on a store that an earlier one has used first calls
 /// [`TrajectoryStore::rewind`] with version 0: with the same seed the same ids come again.
@@ -41,6 +61,10 @@ pub struct DataManager {
     store: Arc<dyn TrajectoryStore>,
     changed: Notify,
     closed: AtomicBool,
+    /// In whose name batches are claimed.
+    owner: String,
+    /// The last trajectory of the checkpoint that was restored.
+    restored_at: Mutex<Option<u64>>,
 }
 
 impl std::fmt::Debug for DataManager {
@@ -72,6 +96,12 @@ impl DataManager {
             store,
             changed: Notify::new(),
             closed: AtomicBool::new(false),
+            owner: format!(
+                "{}-{}",
+                std::process::id(),
+                MANAGERS.fetch_add(1, Ordering::Relaxed)
+            ),
+            restored_at: Mutex::default(),
         })
     }
 
@@ -161,50 +191,11 @@ impl DataManager {
         }
     }
 
-    async fn load(
-        &self,
-        plan: &Plan,
-    ) -> Result<std::result::Result<Vec<TrainingGroup>, TrajectoryId>> {
-        let mut groups = Vec::with_capacity(plan.groups.len());
-        for ReadyGroup { id, members, .. } in &plan.groups {
-            let mut trajectories = Vec::with_capacity(members.len());
-            for member in members {
-                match self.store.get(member.trajectory).await? {
-                    Some(trajectory) => trajectories.push(trajectory),
-                    None => return Ok(Err(member.trajectory)),
-                }
-            }
-            groups.push(TrainingGroup {
-                group: Group {
-                    id: *id,
-                    trajectories,
-                },
-                origins: members.iter().map(|member| member.origin).collect(),
-            });
-        }
-        Ok(Ok(groups))
-    }
-
-    /// The planned batch, or `None` if the plan has fallen through meanwhile.
-    async fn carry_out(&self, plan: &Plan) -> Result<Option<Batch>> {
-        let groups = match self.load(plan).await? {
-            Ok(groups) => groups,
-            Err(lost) => {
-                tracing::error!(trajectory = %lost, "a trajectory is not in the store any more");
-                self.update(|ledger| ledger.lose(lost));
-                return Ok(None);
-            }
-        };
-        let deviation = self.lock().config().deviation;
-        let batch = collate(plan.batch, &groups, deviation)?;
-        let handed_out = self.update(|ledger| ledger.hand_out_batch(plan, batch.samples.len()));
-        Ok(handed_out.then_some(batch))
-    }
-
     async fn adopt_finished(&self) -> Result<()> {
         let recalled = self.lock().recalled();
         for issue in recalled {
-            if let Some(trajectory) = self.store.get(issue.trajectory).await? {
+            // One that cannot be read is made again.
+            if let Ok(Some(trajectory)) = self.read(issue.trajectory).await? {
                 self.update(|ledger| ledger.adopt(&trajectory));
             }
         }
@@ -227,6 +218,7 @@ impl Curator for DataManager {
         let trajectory = Arc::new(trajectory);
         // Durable first. If this future is dropped here, the slot is still in flight.
         self.store.put(trajectory.clone()).await?;
+        fault::point("ingest.stored");
         self.update(|ledger| ledger.take(&trajectory));
         Ok(())
     }
@@ -244,11 +236,24 @@ impl Curator for DataManager {
 
     async fn commit(&self, commit: Commit) -> Result<()> {
         let pending = self.lock().pending_commit(&commit);
-        let Pending::Used(trajectories) = pending.map_err(|error| error.during("commit"))? else {
-            return Ok(());
-        };
-        self.store.mark_used(&trajectories, &commit).await?;
+        match pending.map_err(|error| error.during("commit"))? {
+            Pending::Claimed => {}
+            Pending::Unclaimed(trajectories) => {
+                let claim = self.store.claim(&trajectories, &self.owner, LEASE).await?;
+                self.lock().hold(commit.batch, claim);
+            }
+            Pending::Already => return Ok(()),
+        }
         self.update(|ledger| ledger.commit(&commit));
+        let name = commit
+            .checkpoint
+            .as_deref()
+            .and_then(std::path::Path::file_name);
+        if let Some(name) = name {
+            let name = name.to_string_lossy().into_owned();
+            let checkpoint = self.checkpoint()?;
+            self.seal(checkpoint, name, PolicyVersion(0)).await?;
+        }
         Ok(())
     }
 
@@ -260,7 +265,11 @@ impl Curator for DataManager {
     async fn restore(&self, snapshot: &[u8]) -> Result<()> {
         let restored = self.lock().restore(snapshot);
         let version = restored.map_err(|error| error.during("restore"))?;
-        self.store.rewind(version).await?;
+        let watermark = self.store.rewind(version).await?;
+        *self
+            .restored_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = watermark;
         self.adopt_finished().await?;
         self.changed.notify_waiters();
         Ok(())

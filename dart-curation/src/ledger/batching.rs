@@ -7,6 +7,8 @@ use crate::{
     error::{CurationError, Result},
     event::CurationEvent,
     groups::{DropReason, Member, ReadyGroup},
+    manager::rollouts,
+    store::Use,
 };
 
 /// A batch that could be handed out now. Nothing has changed yet: bodies have to be loaded first.
@@ -16,11 +18,13 @@ pub(crate) struct Plan {
     pub(crate) groups: Vec<ReadyGroup>,
 }
 
-/// What a commit has to write.
+/// What a commit finds.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Pending {
-    /// These trajectories are used up.
-    Used(Vec<TrajectoryId>),
+    /// The batch was handed out since the last restore.
+    Claimed,
+    /// It was handed out before; its trajectories have to be claimed again.
+    Unclaimed(Vec<TrajectoryId>),
     /// It was committed before: nothing to do.
     Already,
 }
@@ -89,6 +93,7 @@ impl Ledger {
             batch: plan.batch,
             groups: plan.groups.iter().map(|group| group.id).collect(),
             trajectories: members().count(),
+            rollouts: plan.rollouts(),
             samples,
             max_staleness: members()
                 .filter(|member| member.origin != SampleOrigin::Pool)
@@ -113,7 +118,7 @@ impl Ledger {
         self.state.redo.retain(|_, groups| !groups.is_empty());
     }
 
-    /// What has to be written for a commit.
+    /// Where the batch of a commit stands.
     pub(crate) fn pending_commit(&self, commit: &Commit) -> Result<Pending> {
         let state = &self.state;
         let groups = state
@@ -134,22 +139,27 @@ impl Ledger {
                 to: commit.version.0,
             });
         }
-        let members = groups.iter().flat_map(|group| &group.members);
-        Ok(Pending::Used(
-            members
-                .filter(|member| member.origin != SampleOrigin::Pool)
-                .map(|member| member.trajectory)
-                .collect(),
-        ))
+        Ok(if self.claims.contains_key(&commit.batch) {
+            Pending::Claimed
+        } else {
+            Pending::Unclaimed(rollouts(groups))
+        })
     }
 
-    /// The batch is trained on and written as such.
+    /// The batch is trained on. It counts as used with the next checkpoint.
     pub(crate) fn commit(&mut self, commit: &Commit) {
         let outstanding = self.state.outstanding.remove(&commit.batch);
         let redo = self.state.redo.remove(&commit.batch);
         let Some(groups) = outstanding.or(redo) else {
             return;
         };
+        if let Some(claim) = self.claims.remove(&commit.batch) {
+            self.unsealed.push(Use {
+                batch: commit.batch,
+                version: commit.version,
+                claim,
+            });
+        }
         self.state.batches_consumed += 1;
         self.state.version = self.state.version.max(commit.version);
         self.emit(&CurationEvent::Commit {

@@ -67,7 +67,7 @@ impl Ledger {
     }
 
     /// Groups that may be opened now.
-    fn dispatch_capacity(&self) -> u64 {
+    pub(super) fn dispatch_capacity(&self) -> u64 {
         let per_batch = self.config.groups_per_batch as u64;
         let consumed = self.state.batches_consumed;
         let load = Load {
@@ -91,7 +91,16 @@ impl Ledger {
             &mut self.state.rng,
         );
         let task = self.order[index].clone();
-        let horizon = self.tasks[&task].horizon;
+        let visits = self.state.tasks.get(&task).map_or(0, |stats| stats.visits);
+        let seed = self.config.sampler.seed(visits);
+        let id = GroupId(self.state.next_group);
+        self.reopen_group(id, (&task, seed), 0);
+        id
+    }
+
+    /// Opens the group `id` of a task instance with at least `least` slots.
+    pub(super) fn reopen_group(&mut self, id: GroupId, (task, seed): (&TaskId, u64), least: u32) {
+        let horizon = self.tasks[task].horizon;
         let stats = self.state.tasks.entry(task.clone()).or_default();
         let visit = stats.visits;
         stats.visits += 1;
@@ -105,12 +114,9 @@ impl Ledger {
             self.config.rollouts_per_group
         };
         stats.rollout_number = Some(size);
-        let id = GroupId(self.state.next_group);
-        self.state.next_group += 1;
-        let seed = self.config.sampler.seed(visit);
-        let group = OpenGroup::new(id, task, seed, limit, size);
+        self.state.next_group = id.0 + 1;
+        let group = OpenGroup::new(id, task.clone(), seed, limit, size.max(least));
         self.state.open.insert(id, group);
-        id
     }
 
     fn rates(&self) -> BTreeMap<TaskId, f64> {

@@ -28,6 +28,7 @@ use crate::{
     event::{CurationEvent, CurationEventSink},
     groups::{OpenGroup, ReadyGroup},
     pool::Pool,
+    store::{Claim, Use},
 };
 
 /// Rewards over which the success rate of a progress display is taken.
@@ -124,6 +125,10 @@ pub(crate) struct Ledger {
     in_flight: BTreeMap<TrajectoryId, Place>,
     requested: bool,
     released: Vec<TrajectoryId>,
+    /// Claims on the batches that are handed out.
+    claims: BTreeMap<BatchId, Claim>,
+    /// Uses since the last checkpoint.
+    unsealed: Vec<Use>,
     events: Option<CurationEventSink>,
 }
 
@@ -161,6 +166,8 @@ impl Ledger {
             in_flight: BTreeMap::new(),
             requested: false,
             released: Vec::new(),
+            claims: BTreeMap::new(),
+            unsealed: Vec::new(),
             events: None,
         })
     }
@@ -203,6 +210,43 @@ impl Ledger {
     /// Trajectories whose bodies will not be asked for again, since the last call.
     pub(crate) fn take_released(&mut self) -> Vec<TrajectoryId> {
         std::mem::take(&mut self.released)
+    }
+
+    /// The learner's version.
+    pub(crate) const fn version(&self) -> PolicyVersion {
+        self.state.version
+    }
+
+    /// Remembers the claim on a batch that is handed out.
+    pub(crate) fn hold(&mut self, batch: BatchId, claim: Claim) {
+        self.claims.insert(batch, claim);
+    }
+
+    /// What was trained on since the last checkpoint, in order.
+    pub(crate) fn unsealed(&self) -> &[Use] {
+        &self.unsealed
+    }
+
+    /// The first `count` of these are in a checkpoint now.
+    pub(crate) fn sealed(&mut self, count: usize) {
+        self.unsealed.drain(..count.min(self.unsealed.len()));
+    }
+
+    /// What may still be asked for: by groups, the pool, and rollouts that may be stored already.
+    pub(crate) fn needed(&self) -> Vec<TrajectoryId> {
+        let state = &self.state;
+        let open = state.open.values().flat_map(OpenGroup::members);
+        let pending = state.pending().flat_map(|group| &group.members);
+        let members = open.chain(pending.copied()).map(|member| member.trajectory);
+        let recalled = self.recalled().into_iter().map(|issue| issue.trajectory);
+        let in_flight = self.in_flight.keys().copied().chain(recalled);
+        let mut needed: Vec<_> = members
+            .chain(state.pool.trajectories())
+            .chain(in_flight)
+            .collect();
+        needed.sort_unstable();
+        needed.dedup();
+        needed
     }
 
     /// Gives up bodies, unless the pool or a group still needs them.

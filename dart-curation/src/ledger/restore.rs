@@ -1,11 +1,14 @@
 //! Snapshots: the whole [`State`] as JSON.
 
-use dart_core::{PolicyVersion, Trajectory};
+use std::{collections::BTreeMap, sync::Arc};
+
+use dart_core::{GroupId, PolicyVersion, Trajectory, TrajectoryId};
 
 use super::{Ledger, Place, State};
 use crate::{
     error::{CurationError, Result},
     groups::{Issue, OpenGroup},
+    store::TrajectorySummary,
 };
 
 impl Ledger {
@@ -31,6 +34,8 @@ impl Ledger {
         }
         state.redo.append(&mut state.outstanding);
         self.in_flight.clear();
+        self.claims.clear();
+        self.unsealed.clear();
         self.state = state;
         Ok(self.state.version)
     }
@@ -74,6 +79,71 @@ impl Ledger {
         }
         self.take(trajectory);
         true
+    }
+}
+
+impl Ledger {
+    /// Groups that were opened after the restored snapshot, with what was finished of them by
+    /// weights of its lineage.
+    pub(crate) fn adoptable(
+        &self,
+        later: &[TrajectorySummary],
+    ) -> BTreeMap<GroupId, Vec<TrajectoryId>> {
+        let mut groups = BTreeMap::<_, Vec<_>>::new();
+        for found in later {
+            let of_lineage = found
+                .newest_version
+                .is_none_or(|newest| newest <= self.state.version);
+            let usable = found.outcome.reward().is_some()
+                && found.has_body
+                && found.quarantined.is_none()
+                && found.used_in.is_none();
+            let unknown = found.group.0 >= self.state.next_group;
+            if of_lineage && usable && unknown && self.tasks.contains_key(&found.task) {
+                groups.entry(found.group).or_default().push(found.id);
+            }
+        }
+        groups
+    }
+
+    /// Opens a group again, with what is finished of it. Gives how many were taken in: none if the
+    /// bounds leave no room for the group.
+    pub(crate) fn adopt_group(&mut self, id: GroupId, finished: &[Arc<Trajectory>]) -> usize {
+        let Some(first) = finished.first() else {
+            return 0;
+        };
+        let same = |body: &&Arc<Trajectory>| {
+            body.task.id == first.task.id && body.seed == first.seed && body.group == id
+        };
+        let of_pool = |body: &&Arc<Trajectory>| !self.is_pooled(body.id);
+        let bodies: Vec<_> = finished.iter().filter(same).filter(of_pool).collect();
+        if bodies.is_empty() || self.dispatch_capacity() == 0 || id.0 < self.state.next_group {
+            return 0;
+        }
+        self.reopen_group(id, (&first.task.id, first.seed), bodies.len() as u32);
+        for (slot, body) in bodies.iter().enumerate() {
+            let issue = Issue {
+                trajectory: body.id,
+                sampling_seed: 0,
+            };
+            self.in_flight.insert(body.id, Place { group: id, slot });
+            if let Some(group) = self.state.open.get_mut(&id) {
+                group.hand_out(slot, issue);
+            }
+        }
+        for body in &bodies {
+            self.take(body);
+        }
+        bodies.len()
+    }
+
+    /// Draws other identities than before the crash: they are in the store.
+    pub(crate) fn diverge(&mut self, stream: u64) {
+        self.state.rng.set_stream(stream);
+    }
+
+    fn is_pooled(&self, id: TrajectoryId) -> bool {
+        self.state.pool.trajectories().any(|pooled| pooled == id)
     }
 }
 

@@ -1,95 +1,89 @@
-//! [`TrajectoryStore`]: where trajectories are kept.
+//! [`TrajectoryStore`]: where trajectories are kept, and who works on them.
 
 mod memory;
+mod protocol;
 mod sqlite;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use dart_core::{
-    BatchId, Commit, GroupId, Outcome, PolicyVersion, Result, StopReason, TaskId, Trajectory,
-    TrajectoryId,
-};
+use dart_core::{PolicyVersion, Result, Trajectory, TrajectoryId};
 
 pub use self::{
     memory::MemoryStore,
-    sqlite::{SqliteConfig, SqliteStore, Synchronous},
+    protocol::{
+        CheckpointRef, Claim, Fence, MAX_FAILURES, Quarantined, Seal, TrajectoryQuery,
+        TrajectorySummary, Use,
+    },
+    sqlite::{
+        Audit, Retention, SqliteArchive, SqliteConfig, SqliteStore, StoreOverview, Synchronous,
+    },
 };
 
-/// Which trajectories [`TrajectoryStore::list`] names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrajectoryQuery {
-    /// Of this task alone.
-    pub task: Option<TaskId>,
-    /// Successes or failures alone; aborted ones are neither.
-    pub success: Option<bool>,
-    /// At most this many, the latest first.
-    pub limit: u32,
-}
-
-impl Default for TrajectoryQuery {
-    fn default() -> Self {
-        Self {
-            task: None,
-            success: None,
-            limit: 100,
-        }
-    }
-}
-
-/// A trajectory without its steps.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TrajectorySummary {
-    /// Its identity.
-    pub id: TrajectoryId,
-    /// The group it belongs to.
-    pub group: GroupId,
-    /// What was to be done.
-    pub task: TaskId,
-    /// The seed of the task instance.
-    pub seed: u64,
-    /// What it was worth.
-    pub outcome: Outcome,
-    /// Why it ended.
-    pub stop: StopReason,
-    /// Its steps.
-    pub steps: u32,
-    /// Oldest policy version in it.
-    pub oldest_version: Option<PolicyVersion>,
-    /// The batch that used it up, if any.
-    pub used_in: Option<BatchId>,
-}
-
 /// Where trajectories are kept.
+///
+/// A trajectory is *ready*, then *claimed*, then *used*; a claim that ends without a checkpoint
+/// makes it ready again, and one that cannot be worked with is *quarantined*. It counts as used
+/// when a checkpoint contains what was learnt from it: [`Seal`] writes both at once.
 ///
 /// # Contract
 ///
 /// 1. A trajectory is there for good before `put` returns.
 /// 2. `get` gives back exactly what was put, UI elements included.
-/// 3. Putting the same id again replaces the body: a request that was handed out again after a
-///    restore has one answer.
-/// 4. `mark_used` writes all its trajectories and the checkpoint or nothing; a repetition changes
-///    nothing; a trajectory that another batch of the lineage used is an error.
-/// 5. Calls run concurrently. A dropped future leaves no half of anything.
+/// 3. Putting the same trajectory again changes nothing. Another one of the same id replaces it
+///    (a request that was handed out again after a restore has one answer), unless it is claimed or
+///    used: then it is [`Misuse`](dart_core::ErrorKind::Misuse).
+/// 4. `claim` gives all of its trajectories or none. None is given to two claimants at a time; a
+///    claim whose lease has run out may be taken over. Fences only grow.
+/// 5. `seal` writes its uses and the checkpoint or nothing. A use by a claim that was taken over,
+///    given back or voided by a restart is [`Stale`](dart_core::ErrorKind::Stale). A repetition
+///    changes nothing.
+/// 6. A trajectory that failed [`MAX_FAILURES`] times is quarantined and not given out again.
+/// 7. Calls run concurrently. A dropped future leaves no half of anything.
+/// 8. While the disk is full, writing calls wait (up to a limit); then they are
+///    [`Exhausted`](dart_core::ErrorKind::Exhausted), and what was stored before is as it was.
 #[async_trait]
 pub trait TrajectoryStore: Send + Sync {
     /// Keeps a trajectory.
     async fn put(&self, trajectory: Arc<Trajectory>) -> Result<()>;
 
-    /// The trajectory, or `None` if there is none.
+    /// The trajectory, or `None` if there is none (any more).
     async fn get(&self, id: TrajectoryId) -> Result<Option<Arc<Trajectory>>>;
 
     /// Names trajectories, the latest first.
     async fn list(&self, query: &TrajectoryQuery) -> Result<Vec<TrajectorySummary>>;
 
-    /// Says that a batch has used these trajectories up, and which checkpoint contains it.
-    async fn mark_used(&self, trajectories: &[TrajectoryId], commit: &Commit) -> Result<()>;
+    /// Names what was stored after `watermark`, oldest first.
+    async fn after(&self, watermark: u64) -> Result<Vec<TrajectorySummary>>;
 
-    /// Forgets every use after `version`: training goes on from there, in another lineage.
-    async fn rewind(&self, version: PolicyVersion) -> Result<()>;
+    /// The order of the trajectory stored last.
+    fn watermark(&self) -> u64;
+
+    /// Takes trajectories to work on for `lease`. The same `owner` may claim again what it holds.
+    ///
+    /// # Errors
+    /// [`Stale`](dart_core::ErrorKind::Stale), naming the trajectory, if one is missing, used,
+    /// quarantined or claimed by somebody else.
+    async fn claim(&self, ids: &[TrajectoryId], owner: &str, lease: Duration) -> Result<Claim>;
+
+    /// Gives a claim back, unused. Of a claim that is not held any more: nothing.
+    async fn give_back(&self, claim: &Claim) -> Result<()>;
+
+    /// Says that an attempt to work with a trajectory failed, and why.
+    async fn fail(&self, id: TrajectoryId, reason: &str) -> Result<Quarantined>;
+
+    /// Says which checkpoint contains what was learnt from which claims.
+    async fn seal(&self, seal: &Seal) -> Result<()>;
+
+    /// The newest checkpoint that was sealed.
+    async fn pointer(&self) -> Result<Option<CheckpointRef>>;
+
+    /// Forgets every use and checkpoint after `version`: training goes on from there, in another
+    /// lineage. Gives the watermark of that checkpoint, if it was sealed here.
+    async fn rewind(&self, version: PolicyVersion) -> Result<Option<u64>>;
 
     /// Says that these will not be asked for again by the data manager. A store that keeps bodies
-    /// in memory may let them go; what is durable stays.
+    /// in memory may let them go; what is durable goes by its own rule.
     fn release(&self, trajectories: &[TrajectoryId]);
 
     /// Finishes what is being written and lets go of files. Idempotent.

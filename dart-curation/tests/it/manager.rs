@@ -283,6 +283,14 @@ async fn commits_are_checked_and_may_be_repeated() {
     manager.commit(commit(0, 1)).await.unwrap();
     manager.commit(commit(0, 1)).await.unwrap();
     let used = store.list(&TrajectoryQuery::default()).await.unwrap();
+    assert!(
+        used.iter().all(|summary| summary.used_in.is_none()),
+        "nothing counts as used before a checkpoint contains it"
+    );
+    let checkpoint = manager.checkpoint().unwrap();
+    let sealed = manager.seal(checkpoint, "v1".into(), PolicyVersion(0));
+    sealed.await.unwrap();
+    let used = store.list(&TrajectoryQuery::default()).await.unwrap();
     assert_eq!(used.len(), 4);
     assert!(
         used.iter()

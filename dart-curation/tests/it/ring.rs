@@ -29,6 +29,9 @@ async fn sixteen_workers_and_a_learner() {
     for worker in workers {
         worker.await.unwrap();
     }
+    let checkpoint = manager.checkpoint().unwrap();
+    let sealed = manager.seal(checkpoint, "v15".into(), PolicyVersion(15));
+    sealed.await.unwrap();
     store.close().await.unwrap();
 
     let store = SqliteStore::open(dir.path()).await.unwrap();

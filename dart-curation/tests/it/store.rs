@@ -3,14 +3,17 @@
 use std::{path::Path, sync::Arc, time::Instant};
 
 use dart_core::{
-    Action, BatchId, Commit, ErrorKind, GroupId, Outcome, ParsedAction, PolicyVersion, StopReason,
+    Action, BatchId, ErrorKind, GroupId, Outcome, ParsedAction, PolicyVersion, StopReason,
     Trajectory, TrajectoryId,
 };
 use dart_curation::{
     MemoryStore, SqliteConfig, SqliteStore, Synchronous, TrajectoryQuery, TrajectoryStore,
 };
 
-use crate::common::{scored, step, task};
+use crate::{
+    common::{scored, step, task},
+    durable::{HOUR, pointer, seal, used},
+};
 
 pub(crate) fn trajectory(id: u128) -> Trajectory {
     Trajectory {
@@ -49,15 +52,16 @@ pub(crate) fn assert_same(got: &Trajectory, put: &Trajectory) {
 }
 
 /// Without a cache, every image a file.
-async fn open(dir: &Path) -> SqliteStore {
+pub(crate) async fn open(dir: &Path) -> SqliteStore {
     open_with(dir, 0).await
 }
 
-async fn open_with(dir: &Path, inline_kilobytes: usize) -> SqliteStore {
+pub(crate) async fn open_with(dir: &Path, inline_kilobytes: usize) -> SqliteStore {
     let config = SqliteConfig {
         cache_megabytes: 0,
         inline_kilobytes,
         synchronous: Synchronous::Full,
+        ..SqliteConfig::default()
     };
     SqliteStore::open_with(dir, config).await.unwrap()
 }
@@ -107,16 +111,15 @@ async fn keeps_the_contract(store: &dyn TrajectoryStore) {
     assert_same(&store.get(again.id).await.unwrap().unwrap(), &again);
 
     let ids = [TrajectoryId(1), TrajectoryId(2)];
-    let commit = |batch, version| Commit {
-        batch: BatchId(batch),
-        version: PolicyVersion(version),
-        checkpoint: Some("checkpoints/1".into()),
-    };
-    store.mark_used(&ids, &commit(0, 1)).await.unwrap();
-    store.mark_used(&ids, &commit(0, 1)).await.unwrap();
+    let claim = store.claim(&ids, "me", HOUR).await.unwrap();
+    let first = seal(1, vec![used(0, 1, claim)]);
+    store.seal(&first).await.unwrap();
+    store.seal(&first).await.unwrap();
     let twice = [TrajectoryId(3), TrajectoryId(1)];
-    let error = store.mark_used(&twice, &commit(1, 2)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Internal);
+    let error = store.claim(&twice, "me", HOUR).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stale);
+    let error = store.put(Arc::new(trajectory(2))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misuse, "what is used stays");
 
     let used_in = async |id| {
         let all = store.list(&TrajectoryQuery::default()).await.unwrap();
@@ -128,10 +131,13 @@ async fn keeps_the_contract(store: &dyn TrajectoryStore) {
     };
     assert_eq!(used_in(1).await, Some(BatchId(0)));
     assert_eq!(used_in(3).await, None, "all or nothing");
-    store.rewind(PolicyVersion(0)).await.unwrap();
+    assert_eq!(pointer(store).await, Some(1));
+    assert_eq!(store.rewind(PolicyVersion(0)).await.unwrap(), None);
     assert_eq!(used_in(1).await, None);
-    store.mark_used(&twice, &commit(0, 1)).await.unwrap();
-    store.rewind(PolicyVersion(1)).await.unwrap();
+    assert_eq!(pointer(store).await, None);
+    let claim = store.claim(&twice, "me", HOUR).await.unwrap();
+    store.seal(&seal(1, vec![used(0, 1, claim)])).await.unwrap();
+    assert_eq!(store.rewind(PolicyVersion(1)).await.unwrap(), Some(3));
     assert_eq!(used_in(3).await, Some(BatchId(0)));
 
     let successes = TrajectoryQuery {
@@ -324,7 +330,7 @@ fn screen_trajectory(n: u32) -> Trajectory {
     made
 }
 
-fn blob_files(dir: &Path) -> Vec<std::path::PathBuf> {
+pub(crate) fn blob_files(dir: &Path) -> Vec<std::path::PathBuf> {
     let shelves = std::fs::read_dir(dir.join("blobs")).unwrap();
     let mut files: Vec<_> = shelves
         .flat_map(|shelf| std::fs::read_dir(shelf.unwrap().path()).unwrap())

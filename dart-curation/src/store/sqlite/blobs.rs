@@ -17,7 +17,7 @@ use std::{
     },
 };
 
-use dart_core::{Frame, Size};
+use dart_core::{Frame, Size, fault};
 
 use crate::error::{CurationError, Result};
 
@@ -47,6 +47,17 @@ pub(super) struct Blobs {
 }
 
 impl Blobs {
+    /// The folder `dir` of somebody else, to read from.
+    pub(super) fn look(dir: PathBuf) -> Self {
+        Self {
+            dir,
+            inline: 0,
+            sync: false,
+            known: Mutex::default(),
+            next: AtomicU64::new(0),
+        }
+    }
+
     /// Opens the folder `dir`, creates it if needed and clears away what a crash left half written.
     /// With `sync` every file is on the disk itself before `store` returns.
     pub(super) fn open(dir: PathBuf, inline: usize, sync: bool) -> Result<Self> {
@@ -93,6 +104,20 @@ impl Blobs {
         known.insert(hash);
     }
 
+    /// Forgets an image that no row refers to any more, and deletes its file, if it has one.
+    pub(super) fn remove(&self, hash: &FrameHash) -> Result<()> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(hash);
+        drop(known);
+        let path = self.path(hash);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(io("remove", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The frame with these pixels: from the database, if it has them there, or else from a file.
     pub(super) fn load(
         &self,
@@ -132,6 +157,7 @@ impl Blobs {
         if self.sync {
             file.sync_data().map_err(io("sync", &unfinished))?;
         }
+        fault::point("blob.written");
         fs::rename(&unfinished, path).map_err(io("rename to", path))?;
         if self.sync {
             let synced = File::open(shelf).and_then(|shelf| shelf.sync_all());

@@ -9,7 +9,10 @@ use dart_core::{
 use serde::{Serialize, de::DeserializeOwned};
 use sqlx::{Row, sqlite::SqliteRow};
 
-use super::blobs::{Blobs, FrameHash, StoredImage};
+use super::{
+    blobs::{Blobs, FrameHash, StoredImage},
+    digest::Digest,
+};
 use crate::error::{CurationError, Result};
 
 /// Steps of one trajectory at most.
@@ -29,6 +32,7 @@ pub(super) struct TrajectoryRecord {
     pub(super) reward: Option<f64>,
     pub(super) stop: String,
     pub(super) steps: Vec<StepRecord>,
+    pub(super) digest: [u8; 32],
 }
 
 #[derive(Debug)]
@@ -58,15 +62,18 @@ impl TrajectoryRecord {
             .steps
             .iter()
             .map(|step| StepRecord::of(&body, step, blobs));
-        Ok(Self {
+        let mut record = Self {
             task_digest: *blake3::hash(task_json.as_bytes()).as_bytes(),
             task_json,
             outcome,
             reward,
             stop: name(&body, "stop reason", &body.stop)?,
             steps: steps.collect::<Result<_>>()?,
+            digest: [0; 32],
             body,
-        })
+        };
+        record.digest = Digest::of_record(&record);
+        Ok(record)
     }
 }
 
@@ -142,7 +149,7 @@ impl StoredStep {
             frame: frame
                 .try_into()
                 .map_err(|error| malformed(id, "image name", error))?,
-            packed: row.try_get("packed")?,
+            packed: row.try_get("image")?,
             size: Size::new(row.try_get("width")?, row.try_get("height")?),
             last_action_error: row.try_get("last_action_error")?,
             ui: ui.map(Arc::from),

@@ -1,56 +1,96 @@
 //! The one task that writes: everything that waits goes into one transaction.
 //!
 //! While one transaction is written the next jobs gather, so that many small trajectories cost few
-//! commits. Images are hashed, compressed and written on a blocking thread.
+//! commits. Images are hashed, compressed and written on a blocking thread. When the disk is full
+//! the jobs stay here, and with them whoever waits for them, until there is room or patience ends.
 
-use std::{fs::File, path::PathBuf, sync::Arc};
+use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
 
-use dart_core::{Commit, PolicyVersion, Trajectory, TrajectoryId};
-use sqlx::{Connection, Sqlite, SqliteConnection, Transaction};
-use tokio::sync::{mpsc, oneshot};
+use dart_core::{PolicyVersion, Trajectory, TrajectoryId, fault};
+use sqlx::{
+    ConnectOptions, Connection, Sqlite, SqliteConnection, Transaction, sqlite::SqliteConnectOptions,
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
 use super::{
+    super::{Claim, Fence, Quarantined, Seal},
     blobs::{Blobs, FrameHash},
-    record::{StepRecord, TrajectoryRecord},
+    boot::Moment,
+    progress::Written,
+    prune::{self, Retention},
+    put::put,
+    queue::{self, Wish},
+    record::TrajectoryRecord,
 };
 use crate::error::{CurationError, Result};
 
 /// Jobs of one transaction at most.
 const BATCH: usize = 128;
 
+/// Pause between two tries while the disk is full.
+const FULL_PAUSE: Duration = Duration::from_millis(250);
+
 /// Something to be written.
 #[derive(Debug)]
 pub(super) enum Job {
     /// Keep a trajectory.
     Put(Arc<Trajectory>),
-    /// Trajectories are used up.
-    MarkUsed(Vec<TrajectoryId>, Commit),
-    /// Forget every use after this version.
+    /// Take trajectories to work on.
+    Claim(Wish),
+    /// End a claim without a use.
+    GiveBack(Fence),
+    /// An attempt failed.
+    Fail(TrajectoryId, String),
+    /// A checkpoint is complete.
+    Seal(Box<Seal>),
+    /// Forget what came after this version.
     Rewind(PolicyVersion),
     /// Finish.
     Close,
+}
+
+/// What a job gives back.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Done,
+    Claimed(Claim),
+    Failed(Quarantined),
+    Rewound(Option<u64>),
 }
 
 /// A job and whoever waits for it.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) job: Job,
-    pub(super) done: oneshot::Sender<Result<()>>,
+    pub(super) done: oneshot::Sender<Result<Answer>>,
 }
 
 /// The writing end of the store.
 pub(super) struct Writer {
     pub(super) connection: SqliteConnection,
+    pub(super) options: SqliteConnectOptions,
+    pub(super) dir: PathBuf,
     pub(super) blobs: Arc<Blobs>,
+    pub(super) written: Arc<Written>,
+    pub(super) retention: Retention,
+    pub(super) patience: Duration,
+    /// Database pages at most.
+    pub(super) max_pages: Option<u64>,
+    /// Whether every transaction is on the disk when it ends, not those of checkpoints alone.
+    pub(super) always_full: bool,
+    /// Bodies that may go.
+    pub(super) pruning: Option<prune::Plan>,
     /// Held until the last byte is written.
     pub(super) lock: File,
 }
 
-/// A job that is ready for the database.
-enum Write {
+/// What a job needs besides itself.
+enum Prepared {
     Put(Box<TrajectoryRecord>),
-    MarkUsed(Vec<TrajectoryId>, Commit),
-    Rewind(PolicyVersion),
+    Nothing,
 }
 
 impl Writer {
@@ -58,7 +98,10 @@ impl Writer {
     pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
         let mut waiting = Vec::with_capacity(BATCH);
         let mut closing = None;
-        while closing.is_none() && orders.recv_many(&mut waiting, BATCH).await > 0 {
+        while closing.is_none() {
+            if !self.next_orders(&mut orders, &mut waiting).await {
+                break;
+            }
             let mut batch = Vec::with_capacity(waiting.len());
             for order in waiting.drain(..) {
                 match order.job {
@@ -66,14 +109,51 @@ impl Writer {
                     _ => batch.push(order),
                 }
             }
-            self.write(batch).await;
+            if !batch.is_empty() {
+                self.write(batch).await;
+            }
+            self.prune().await;
         }
         orders.close();
         let closed = self.connection.close().await;
         drop(self.lock);
         if let Some(done) = closing {
             // Nobody waits any more if the future was dropped.
-            let _ = done.send(closed.map_err(CurationError::from));
+            let _ = done.send(closed.map(|()| Answer::Done).map_err(CurationError::from));
+        }
+    }
+
+    /// Waits for orders, unless there is something to tidy up meanwhile. `false` at the end.
+    async fn next_orders(
+        &self,
+        orders: &mut mpsc::Receiver<Order>,
+        waiting: &mut Vec<Order>,
+    ) -> bool {
+        if self.pruning.is_some() {
+            while waiting.len() < BATCH
+                && let Ok(order) = orders.try_recv()
+            {
+                waiting.push(order);
+            }
+            return !(orders.is_closed() && waiting.is_empty());
+        }
+        orders.recv_many(waiting, BATCH).await > 0
+    }
+
+    /// Never in the middle of a batch: images that are known when a batch is prepared have to be
+    /// there when it is written.
+    async fn prune(&mut self) {
+        let Some(mut plan) = self.pruning.take() else {
+            return;
+        };
+        match plan.advance(&mut self.connection, &self.blobs).await {
+            Ok(true) => self.pruning = Some(plan),
+            Ok(false) => {}
+            // Tidying up can wait for the next checkpoint.
+            Err(error) => {
+                tracing::warn!(%error, "old trajectories could not be let go");
+                let _ = self.reconnect().await;
+            }
         }
     }
 
@@ -82,66 +162,134 @@ impl Writer {
             .into_iter()
             .map(|order| (order.job, order.done))
             .unzip();
-        let blobs = self.blobs.clone();
-        let prepared = tokio::task::spawn_blocking(move || {
-            let prepare = |job| prepare(job, &blobs);
-            jobs.into_iter().map(prepare).collect::<Vec<_>>()
-        });
-        let results = match prepared.await {
-            Ok(prepared) => self.write_prepared(prepared).await,
-            Err(_) => waiting
-                .iter()
-                .map(|_| Err(CurationError::WriterGone))
-                .collect(),
-        };
-        for (done, result) in waiting.into_iter().zip(results) {
-            let _ = done.send(result);
-        }
-    }
-
-    /// Writes all that could be prepared in one transaction. If it fails, all of it fails.
-    async fn write_prepared(&mut self, prepared: Vec<Result<Write>>) -> Vec<Result<()>> {
-        let images = image_hashes(&prepared);
-        let mut results = Vec::with_capacity(prepared.len());
-        let written = async {
-            let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await?;
-            for write in prepared {
-                results.push(match write {
-                    Ok(write) => apply(&mut transaction, write).await?,
-                    Err(error) => Err(error),
-                });
-            }
-            transaction.commit().await.map_err(CurationError::from)
-        };
-        match written.await {
-            Ok(()) => {
-                for hash in images {
-                    self.blobs.remember(hash);
+        let jobs = Arc::new(jobs);
+        let end = Instant::now() + self.patience;
+        let mut told = false;
+        let results = loop {
+            match self.try_write(&jobs).await {
+                Ok(results) => break Ok(results),
+                Err(error) if error.is_full() && Instant::now() < end => {
+                    if !told {
+                        told = true;
+                        let full = CurationError::Full {
+                            dir: self.dir.clone(),
+                        };
+                        tracing::error!(patience_s = self.patience.as_secs(), "{full}; waiting");
+                    }
+                    tokio::time::sleep(FULL_PAUSE).await;
                 }
-                results
+                Err(error) if error.is_full() => {
+                    break Err(CurationError::Full {
+                        dir: self.dir.clone(),
+                    });
+                }
+                Err(error) => break Err(error),
+            }
+            if let Err(error) = self.reconnect().await {
+                break Err(error);
+            }
+        };
+        match results {
+            Ok(results) => {
+                for (done, result) in waiting.into_iter().zip(results) {
+                    let _ = done.send(result);
+                }
             }
             Err(error) => {
                 let error = Arc::new(error);
-                let failed = std::iter::repeat_with(|| Err(CurationError::Write(error.clone())));
-                failed.take(BATCH).collect()
+                for done in waiting {
+                    let _ = done.send(Err(CurationError::Write(error.clone())));
+                }
+                let _ = self.reconnect().await;
             }
         }
     }
+
+    /// A transaction that failed half way may have left the connection in any state.
+    async fn reconnect(&mut self) -> Result<()> {
+        self.connection = self.options.connect().await?;
+        limit(&mut self.connection, self.max_pages).await
+    }
+
+    async fn set_synchronous(&mut self, pragma: &'static str) -> Result<()> {
+        sqlx::query(pragma).execute(&mut self.connection).await?;
+        Ok(())
+    }
+
+    /// Writes all that can be prepared in one transaction. If it fails, all of it fails.
+    async fn try_write(&mut self, jobs: &Arc<Vec<Job>>) -> Result<Vec<Result<Answer>>> {
+        let (shared, blobs) = (jobs.clone(), self.blobs.clone());
+        let prepared = tokio::task::spawn_blocking(move || {
+            let prepare = |job| prepare(job, &blobs);
+            shared.iter().map(prepare).collect::<Vec<_>>()
+        });
+        let mut prepared = prepared.await.map_err(|_| CurationError::WriterGone)?;
+        let full =
+            |prepared: &Result<Prepared>| prepared.as_ref().is_err_and(CurationError::is_full);
+        if let Some(at) = prepared.iter().position(full) {
+            prepared.swap_remove(at)?;
+        }
+        let images = image_hashes(&prepared);
+        fault::point("put.images-written");
+        let seals = jobs.iter().any(|job| matches!(job, Job::Seal(_)));
+        if seals && !self.always_full {
+            self.set_synchronous("PRAGMA synchronous = FULL").await?;
+        }
+        let now = Moment::now();
+        let mut results = Vec::with_capacity(prepared.len());
+        let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await?;
+        for (job, prepared) in jobs.iter().zip(prepared) {
+            results.push(match prepared {
+                Ok(prepared) => apply(&mut transaction, job, prepared, &now).await?,
+                Err(error) => Err(error),
+            });
+        }
+        fault::point("write.before-commit");
+        let (last,): (Option<i64>,) = sqlx::query_as("SELECT max(seq) FROM trajectories")
+            .fetch_one(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        fault::point("write.committed");
+        self.written.reach(last.unwrap_or(0) as u64);
+        for hash in images {
+            self.blobs.remember(hash);
+        }
+        if seals {
+            if !self.always_full {
+                self.set_synchronous("PRAGMA synchronous = NORMAL").await?;
+            }
+            fault::point("seal.committed");
+            self.pruning = prune::Plan::make(&mut self.connection, self.retention).await?;
+        }
+        Ok(results)
+    }
 }
 
-fn prepare(job: Job, blobs: &Blobs) -> Result<Write> {
+/// Holds the database to a number of pages.
+pub(super) async fn limit(connection: &mut SqliteConnection, pages: Option<u64>) -> Result<()> {
+    if let Some(pages) = pages {
+        let pragma = format!("PRAGMA max_page_count = {pages}");
+        sqlx::query(sqlx::AssertSqlSafe(pragma))
+            .execute(connection)
+            .await?;
+    }
+    Ok(())
+}
+
+fn prepare(job: &Job, blobs: &Blobs) -> Result<Prepared> {
     match job {
-        Job::Put(body) => TrajectoryRecord::of(body, blobs).map(|record| Write::Put(record.into())),
-        Job::MarkUsed(trajectories, commit) => Ok(Write::MarkUsed(trajectories, commit)),
-        Job::Rewind(version) => Ok(Write::Rewind(version)),
-        Job::Close => Err(CurationError::WriterGone),
+        Job::Put(body) => {
+            let record = TrajectoryRecord::of(body.clone(), blobs)?;
+            Ok(Prepared::Put(record.into()))
+        }
+        _ => Ok(Prepared::Nothing),
     }
 }
 
 /// The images that will be in the database once these are written.
-fn image_hashes(prepared: &[Result<Write>]) -> Vec<FrameHash> {
-    let records = prepared.iter().filter_map(|write| match write {
-        Ok(Write::Put(record)) => Some(record),
+fn image_hashes(prepared: &[Result<Prepared>]) -> Vec<FrameHash> {
+    let records = prepared.iter().filter_map(|prepared| match prepared {
+        Ok(Prepared::Put(record)) => Some(record),
         _ => None,
     });
     let images = records.flat_map(|record| record.steps.iter().map(|step| &step.frame));
@@ -149,171 +297,24 @@ fn image_hashes(prepared: &[Result<Write>]) -> Vec<FrameHash> {
     packed.map(|image| image.hash).collect()
 }
 
-type Tx<'a> = Transaction<'a, Sqlite>;
+pub(super) type Tx<'a> = Transaction<'a, Sqlite>;
 
 /// The outer error ends the transaction; the inner one is of this job alone, which has then
 /// written nothing.
-async fn apply(tx: &mut Tx<'_>, write: Write) -> Result<Result<()>> {
-    match write {
-        Write::Put(record) => put(tx, &record).await.map(Ok),
-        Write::MarkUsed(trajectories, commit) => mark_used(tx, &trajectories, &commit).await,
-        Write::Rewind(version) => rewind(tx, version).await.map(Ok),
-    }
-}
-
-async fn put(tx: &mut Tx<'_>, record: &TrajectoryRecord) -> Result<()> {
-    let body = &record.body;
-    let task = task_row(tx, record).await?;
-    let (seq,): (i64,) = sqlx::query_as(
-        "INSERT INTO trajectories (id, group_id, task, task_id, seed, instruction, outcome, reward,
-             stop, error, steps, oldest_version)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-         ON CONFLICT (id) DO UPDATE SET group_id = ?2, task = ?3, task_id = ?4, seed = ?5,
-             instruction = ?6, outcome = ?7, reward = ?8, stop = ?9, error = ?10, steps = ?11,
-             oldest_version = ?12
-         RETURNING seq",
-    )
-    .bind(body.id.0.to_be_bytes().to_vec())
-    .bind(body.group.0 as i64)
-    .bind(task)
-    .bind(body.task.id.as_str())
-    .bind(body.seed as i64)
-    .bind(&*body.instruction)
-    .bind(record.outcome)
-    .bind(record.reward)
-    .bind(&record.stop)
-    .bind(body.error.as_deref())
-    .bind(body.steps.len() as i64)
-    .bind(body.oldest_version().map(|version| version.0 as i64))
-    .fetch_one(&mut **tx)
-    .await?;
-    sqlx::query("DELETE FROM steps WHERE trajectory = ?1")
-        .bind(seq)
-        .execute(&mut **tx)
-        .await?;
-    for (index, step) in record.steps.iter().enumerate() {
-        put_step(tx, seq, index, record, step).await?;
-    }
-    Ok(())
-}
-
-async fn task_row(tx: &mut Tx<'_>, record: &TrajectoryRecord) -> Result<i64> {
-    let known: Option<(i64,)> = sqlx::query_as("SELECT seq FROM tasks WHERE digest = ?1")
-        .bind(&record.task_digest[..])
-        .fetch_optional(&mut **tx)
-        .await?;
-    if let Some((seq,)) = known {
-        return Ok(seq);
-    }
-    let inserted = sqlx::query("INSERT INTO tasks (digest, json) VALUES (?1, ?2)")
-        .bind(&record.task_digest[..])
-        .bind(&record.task_json)
-        .execute(&mut **tx)
-        .await?;
-    Ok(inserted.last_insert_rowid())
-}
-
-async fn put_step(
+async fn apply(
     tx: &mut Tx<'_>,
-    seq: i64,
-    index: usize,
-    record: &TrajectoryRecord,
-    row: &StepRecord,
-) -> Result<()> {
-    if let Some(packed) = &row.frame.packed {
-        sqlx::query("INSERT INTO images (hash, packed) VALUES (?1, ?2) ON CONFLICT DO NOTHING")
-            .bind(&row.frame.hash[..])
-            .bind(packed)
-            .execute(&mut **tx)
-            .await?;
-    }
-    let step = &record.body.steps[index];
-    let size = step.observation.frame.size();
-    sqlx::query(
-        "INSERT INTO steps (trajectory, step, frame, width, height, last_action_error, ui, action,
-             text, prompt, images, tokens, log_probs, entropies, log_prob_kind, temperature, version,
-             truncated, decide_ms, act_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-             ?19, ?20)",
-    )
-    .bind(seq)
-    .bind(index as i64)
-    .bind(&row.frame.hash[..])
-    .bind(size.width)
-    .bind(size.height)
-    .bind(step.observation.last_action_error.as_deref())
-    .bind(row.ui.as_deref())
-    .bind(&row.action)
-    .bind(&step.decision.text)
-    .bind(&row.prompt)
-    .bind(&row.images)
-    .bind(&row.tokens)
-    .bind(&row.log_probs)
-    .bind(row.entropies.as_deref())
-    .bind(&row.log_prob_kind)
-    .bind(f64::from(step.decision.temperature))
-    .bind(step.decision.version.0 as i64)
-    .bind(step.decision.truncated)
-    .bind(step.decide_ms)
-    .bind(step.act_ms)
-    .execute(&mut **tx)
-    .await?;
-    Ok(())
-}
-
-async fn mark_used(
-    tx: &mut Tx<'_>,
-    trajectories: &[TrajectoryId],
-    commit: &Commit,
-) -> Result<Result<()>> {
-    let (batch, version) = (commit.batch.0 as i64, commit.version.0 as i64);
-    for id in trajectories {
-        let other: Option<(i64,)> = sqlx::query_as(
-            "SELECT batch FROM used JOIN trajectories ON seq = trajectory
-             WHERE id = ?1 AND batch <> ?2",
-        )
-        .bind(id.0.to_be_bytes().to_vec())
-        .bind(batch)
-        .fetch_optional(&mut **tx)
-        .await?;
-        if let Some((other,)) = other {
-            return Ok(Err(CurationError::UsedTwice(*id, other as u64)));
-        }
-    }
-    let checkpoint: Option<PathBuf> = commit.checkpoint.clone();
-    sqlx::query(
-        "INSERT INTO commits (batch, version, checkpoint) VALUES (?1, ?2, ?3)
-         ON CONFLICT (batch) DO UPDATE SET version = ?2, checkpoint = ?3",
-    )
-    .bind(batch)
-    .bind(version)
-    .bind(checkpoint.map(|path| path.to_string_lossy().into_owned()))
-    .execute(&mut **tx)
-    .await?;
-    for id in trajectories {
-        sqlx::query(
-            "INSERT INTO used (trajectory, batch, version)
-             SELECT seq, ?2, ?3 FROM trajectories WHERE id = ?1
-             ON CONFLICT (trajectory) DO UPDATE SET version = ?3",
-        )
-        .bind(id.0.to_be_bytes().to_vec())
-        .bind(batch)
-        .bind(version)
-        .execute(&mut **tx)
-        .await?;
-    }
-    Ok(Ok(()))
-}
-
-async fn rewind(tx: &mut Tx<'_>, version: PolicyVersion) -> Result<()> {
-    for statement in [
-        "DELETE FROM used WHERE version > ?1",
-        "DELETE FROM commits WHERE version > ?1",
-    ] {
-        sqlx::query(statement)
-            .bind(version.0 as i64)
-            .execute(&mut **tx)
-            .await?;
-    }
-    Ok(())
+    job: &Job,
+    prepared: Prepared,
+    now: &Moment,
+) -> Result<Result<Answer>> {
+    let done = |result: Result<()>| result.map(|()| Answer::Done);
+    Ok(match (job, prepared) {
+        (_, Prepared::Put(record)) => done(put(tx, &record).await?),
+        (Job::Claim(wish), _) => queue::claim(tx, wish, now).await?.map(Answer::Claimed),
+        (Job::GiveBack(fence), _) => done(Ok(queue::give_back(tx, *fence).await?)),
+        (Job::Fail(id, reason), _) => Ok(Answer::Failed(queue::fail(tx, *id, reason).await?)),
+        (Job::Seal(seal), _) => done(queue::seal(tx, seal).await?),
+        (Job::Rewind(version), _) => Ok(Answer::Rewound(queue::rewind(tx, *version).await?)),
+        (Job::Put(_) | Job::Close, _) => Err(CurationError::WriterGone),
+    })
 }
