@@ -56,15 +56,15 @@ enum RowStatus : unsigned {
     ROW_NOT_READ = 16,      // weight 0, or the ignored label
 };
 
-// Statistics of one row x at temperature T. With k = log2(e) / T, in f32:
-// d_j = fma(x_j, k, -max2), sum = sum over all j of 2^d_j, so that p_j = 2^d_j / sum even when a
-// large common shift of the logits leaves log_sum_exp few digits after the point.
+// Statistics of one row x at temperature T. With k = log2(e) / T, in f32: d_j = (x_j - max) k,
+// sum = sum over all j of 2^d_j, so that p_j = 2^d_j / sum even when a large common shift of the
+// logits leaves log_sum_exp few digits after the point.
 struct RowStats {
     float log_prob;     // of the target, nats
     float entropy;      // of the row, nats
     float log_sum_exp;  // of x / T, nats
     float complement;   // 1 - probability of the target, to full relative precision
-    float max2;         // the maximum of x k, rounded as the scan rounds it
+    float max;          // of the logits x
     float sum;          // target included
     unsigned status;    // RowStatus bits
     float unused;

@@ -11,8 +11,9 @@ DEVICE void logprob_entropy(const T* row, int vocab, unsigned target, bool ignor
         if (threadIdx.x == 0) *out = ignored ? unread_row() : broken_row(ROW_BAD_LABEL);
         return;
     }
-    const Scan mine = scan_row(row, vocab, (int)target, inverse_temperature * LOG2_E, Forget());
-    const Scan rest = block_merge(mine, scratch.warps);
+    const float k = inverse_temperature * LOG2_E;
+    const Scan mine = scan_row(row, vocab, (int)target, k, Forget());
+    const Scan rest = block_merge(mine, k, scratch.warps);
     if (threadIdx.x == 0) *out = finish(rest, to_float(load_element(row + target)), inverse_temperature);
 }
 

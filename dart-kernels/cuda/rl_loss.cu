@@ -23,9 +23,9 @@ DEVICE void rl_stats(const T* row, int vocab, Token token, RowStats* out) {
         if (threadIdx.x == 0) *out = read ? broken_row(ROW_BAD_LABEL) : unread_row();
         return;
     }
-    const Scan mine = scan_row(row, vocab, (int)token.target, token.inverse_temperature * LOG2_E,
-                               Forget());
-    const Scan rest = block_merge(mine, scratch.warps);
+    const float k = token.inverse_temperature * LOG2_E;
+    const Scan mine = scan_row(row, vocab, (int)token.target, k, Forget());
+    const Scan rest = block_merge(mine, k, scratch.warps);
     if (threadIdx.x == 0) {
         const float x = to_float(load_element(row + token.target));
         *out = finish(rest, x, token.inverse_temperature);
@@ -119,15 +119,15 @@ DEVICE Slice<T> slice_of(T* row, int vocab, unsigned target, unsigned char* shar
 }
 
 // The merge over the cluster of each CTA's scan, in the lanes of one warp.
-DEVICE Scan cluster_merge(const Scan& slice) {
+DEVICE Scan cluster_merge(const Scan& slice, float k) {
     const unsigned lane = threadIdx.x % 32;
     Scan scan = empty_scan();
     if (lane < CLUSTER_SIZE) {
-        scan.max2 = cluster_read(&slice.max2, lane);
+        scan.max = cluster_read(&slice.max, lane);
         scan.sum = cluster_read(&slice.sum, lane);
         scan.weighted = cluster_read(&slice.weighted, lane);
     }
-    return warp_merge(scan);
+    return warp_merge(scan, k);
 }
 
 // Each thread turns what it kept itself into gradient: no barrier is needed.
@@ -190,14 +190,14 @@ DEVICE void rl_fused(T* row, int vocab, Token token, const Loss& loss,
     // Read before the first barrier of the cluster: after it the row is overwritten.
     const float x = threadIdx.x == 0 ? to_float(load_element(row + token.target)) : 0.0f;
     const Keep<T> keep{slice.kept, (Vector*)(slice.kept + slice.split.head)};
-    const Scan mine = scan_row(slice.row, slice.length, slice.target,
-                               token.inverse_temperature * LOG2_E, keep);
-    const Scan merged = block_merge(mine, scratch.warps);
+    const float k = token.inverse_temperature * LOG2_E;
+    const Scan mine = scan_row(slice.row, slice.length, slice.target, k, keep);
+    const Scan merged = block_merge(mine, k, scratch.warps);
     if (threadIdx.x == 0) scratch.slice = merged;
     cluster_arrive();
     cluster_wait();
     if (threadIdx.x < 32) {
-        const Scan rest = cluster_merge(scratch.slice);
+        const Scan rest = cluster_merge(scratch.slice, k);
         if (threadIdx.x == 0) finish_row(rest, x, token, loss, result, scratch);
     }
     __syncthreads();

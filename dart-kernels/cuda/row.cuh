@@ -1,6 +1,6 @@
 // Statistics of a row of logits in one pass, and their gradient.
 //
-// Online softmax in the log2 domain with a *centred* weighted sum. The target is left out of the
+// Online softmax in powers of 2 with a *centred* weighted sum. The target is left out of the
 // scan and merged last with log1p, so that log-probability, entropy and 1 - p keep their relative
 // precision when p is close to 1, and masked (-inf) logits cannot make NaN.
 #pragma once
@@ -10,31 +10,31 @@
 // a NaN stays in `sum`, whose exponents are not bounded.
 #define EXPONENT_FLOOR -200.0f
 
-// A part of a row: maximum m of x k, sum of 2^d and sum of d 2^d, with d = x k - m.
-struct Scan { float max2, sum, weighted; };
+// A part of a row: its maximum m, the sums of 2^d and d 2^d with d = (x - m) k, k = log2(e) / T.
+// Subtracting first costs an instruction, but d is right for logits of any size and of any common
+// shift.
+struct Scan { float max, sum, weighted; };
 
 DEVICE Scan empty_scan() { return Scan{-INFINITE, 0.0f, 0.0f}; }
 
 DEVICE float floored(float exponent) { return fmaxf(exponent, EXPONENT_FLOOR); }
 
-// Moves the reference of the sums from scan.max2 up to `max2`.
-DEVICE void raise(Scan& scan, float max2) {
-    const float fall = scan.max2 - max2;
+// Moves the reference of the sums from scan.max up to `max`.
+DEVICE void raise(Scan& scan, float max, float k) {
+    const float fall = (scan.max - max) * k;
     const float scale = exp2_fast(fall);
     scan.weighted = scale * fmaf(floored(fall), scan.sum, scan.weighted);
     scan.sum *= scale;
-    scan.max2 = max2;
+    scan.max = max;
 }
 
 template <int N> DEVICE void push(Scan& scan, const float (&x)[N], float k) {
     float max = x[0];
     UNROLL for (int i = 1; i < N; i++) max = fmaxf(max, x[i]);
-    // Rounded here, and never fused into a later sum: every d must refer to the same number.
-    const float max2 = __fmul_rn(max, k);
-    if (max2 > scan.max2) raise(scan, max2);
-    const float reference = scan.max2 == -INFINITE ? 0.0f : scan.max2;
+    if (max > scan.max) raise(scan, max, k);
+    const float reference = scan.max == -INFINITE ? 0.0f : scan.max;
     UNROLL for (int i = 0; i < N; i++) {
-        const float d = fmaf(x[i], k, -reference);
+        const float d = (x[i] - reference) * k;
         const float e = exp2_fast(d);
         scan.sum += e;
         scan.weighted = fmaf(e, floored(d), scan.weighted);
@@ -46,34 +46,34 @@ DEVICE void push(Scan& scan, float x, float k) {
     push<1>(scan, one, k);
 }
 
-DEVICE Scan merge(Scan a, Scan b) {
-    const float max2 = fmaxf(a.max2, b.max2);
-    if (max2 == -INFINITE) return Scan{max2, a.sum + b.sum, 0.0f};
-    raise(a, max2);
-    raise(b, max2);
-    return Scan{max2, a.sum + b.sum, a.weighted + b.weighted};
+DEVICE Scan merge(Scan a, Scan b, float k) {
+    const float max = fmaxf(a.max, b.max);
+    if (max == -INFINITE) return Scan{max, a.sum + b.sum, 0.0f};
+    raise(a, max, k);
+    raise(b, max, k);
+    return Scan{max, a.sum + b.sum, a.weighted + b.weighted};
 }
 
 // Every lane of a full warp gets the merge of all lanes. Always the same tree: bits repeat.
-DEVICE Scan warp_merge(Scan scan) {
+DEVICE Scan warp_merge(Scan scan, float k) {
     for (int distance = 16; distance > 0; distance /= 2) {
         Scan other;
-        other.max2 = __shfl_xor_sync(0xffffffffu, scan.max2, distance);
+        other.max = __shfl_xor_sync(0xffffffffu, scan.max, distance);
         other.sum = __shfl_xor_sync(0xffffffffu, scan.sum, distance);
         other.weighted = __shfl_xor_sync(0xffffffffu, scan.weighted, distance);
-        scan = merge(scan, other);
+        scan = merge(scan, other, k);
     }
     return scan;
 }
 
 // The merge over a CTA, in the lanes of warp 0 only.
-DEVICE Scan block_merge(Scan scan, Scan (&warps)[MAX_THREADS / 32]) {
+DEVICE Scan block_merge(Scan scan, float k, Scan (&warps)[MAX_THREADS / 32]) {
     const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    scan = warp_merge(scan);
+    scan = warp_merge(scan, k);
     if (lane == 0) warps[warp] = scan;
     __syncthreads();
     if (warp != 0) return scan;
-    return warp_merge(lane < blockDim.x / 32 ? warps[lane] : empty_scan());
+    return warp_merge(lane < blockDim.x / 32 ? warps[lane] : empty_scan(), k);
 }
 
 // How a stretch of a row splits: elements before the first 16-byte boundary, whole vectors, rest.
@@ -173,16 +173,15 @@ DEVICE RowStats finish_above(const Scan& rest, float above, float x, float inver
     stats.entropy = log1p_odds - LN_2 * weighted / (1.0f + odds);
     stats.log_sum_exp = fmaf(x, inverse_temperature, log1p_odds);
     stats.complement = odds / (1.0f + odds);
-    stats.max2 = __fmul_rn(x, inverse_temperature * LOG2_E);
-    const float rounded_off = fmaf(x, inverse_temperature * LOG2_E, -stats.max2);
-    stats.sum = exp2_fast(rounded_off) * (1.0f + odds);
+    stats.max = x;
+    stats.sum = 1.0f + odds;
     stats.status = 0;
     stats.unused = 0.0f;
     return stats;
 }
 
 // Something else is above the target; `below` is negative.
-DEVICE RowStats finish_below(const Scan& rest, float below) {
+DEVICE RowStats finish_below(const Scan& rest, float below, float inverse_temperature) {
     const float e = exp2_fast(below);
     const float sum = rest.sum + e;
     const float weighted = fmaf(e, floored(below), rest.weighted);
@@ -190,30 +189,29 @@ DEVICE RowStats finish_below(const Scan& rest, float below) {
     RowStats stats;
     stats.log_prob = LN_2 * (below - log2_sum);
     stats.entropy = LN_2 * (log2_sum - weighted / sum);
-    stats.log_sum_exp = fmaf(LN_2, rest.max2, LN_2 * log2_sum);
+    stats.log_sum_exp = fmaf(rest.max, inverse_temperature, LN_2 * log2_sum);
     stats.complement = rest.sum / sum;
-    stats.max2 = rest.max2;
+    stats.max = rest.max;
     stats.sum = sum;
-    stats.status = below == -INFINITE ? ROW_TARGET_MASKED : 0;
+    stats.status = below == -INFINITE ? (unsigned)ROW_TARGET_MASKED : 0u;
     stats.unused = 0.0f;
     return stats;
 }
 
 // Statistics of a row from all elements but the target, and the target's logit x.
 DEVICE RowStats finish(const Scan& rest, float x, float inverse_temperature) {
-    const float k = inverse_temperature * LOG2_E;
-    const bool target_is_finite = x < INFINITE;  // -inf passes, NaN does not
-    if (!target_is_finite || rest.sum != rest.sum) return broken_row(ROW_NOT_FINITE);
-    const bool target_is_masked = __fmul_rn(x, k) == -INFINITE;
-    if (target_is_masked && rest.max2 == -INFINITE) return broken_row(ROW_ALL_MASKED);
-    const float above = fmaf(x, k, -rest.max2);  // +inf where the rest is empty
+    const bool target_is_number = x < INFINITE;  // -inf passes, NaN does not
+    if (!target_is_number || rest.sum != rest.sum) return broken_row(ROW_NOT_FINITE);
+    if (x == -INFINITE && rest.max == -INFINITE) return broken_row(ROW_ALL_MASKED);
+    // +inf where the rest is empty.
+    const float above = (x - rest.max) * (inverse_temperature * LOG2_E);
     return above >= 0.0f ? finish_above(rest, above, x, inverse_temperature)
-                         : finish_below(rest, above);
+                         : finish_below(rest, above, inverse_temperature);
 }
 
 // Derivative of a loss with respect to the logits of one row: 2^d (constant + slope d), and one
 // value of its own at the target.
-struct Gradient { float k, max2, constant, slope, at_target; };
+struct Gradient { float k, max, constant, slope, at_target; };
 
 // With p the softmax of x / T, g and h the derivatives by log-probability and entropy H:
 // dL/dx_j = (1/T) [p_j (-g - h H - h ln p_j) + delta_jy g]. At the target 1 - p is used as it is.
@@ -225,7 +223,7 @@ DEVICE Gradient row_gradient(const RowStats& stats, float inverse_temperature, f
     const float entropy_part = p > 0.0f ? by_entropy * p * (stats.entropy + stats.log_prob) : 0.0f;
     Gradient gradient;
     gradient.k = inverse_temperature * LOG2_E;
-    gradient.max2 = stats.max2;
+    gradient.max = stats.max;
     gradient.constant = scale * (by_entropy * (log_sum - stats.entropy) - by_log_prob);
     gradient.slope = -scale * by_entropy * LN_2;
     gradient.at_target = inverse_temperature * (by_log_prob * stats.complement - entropy_part);
@@ -233,7 +231,7 @@ DEVICE Gradient row_gradient(const RowStats& stats, float inverse_temperature, f
 }
 
 DEVICE float gradient_of(const Gradient& gradient, float x) {
-    const float d = fmaf(x, gradient.k, -gradient.max2);
+    const float d = (x - gradient.max) * gradient.k;
     return exp2_fast(d) * fmaf(gradient.slope, floored(d), gradient.constant);
 }
 
