@@ -5,6 +5,7 @@
 
 mod arrows;
 mod bench;
+mod check_cuda;
 mod ci;
 mod doctor;
 mod launch;
@@ -26,6 +27,7 @@ cargo xtask COMMAND
   test [ARGS]     set up, run every test, name every skipped suite
   bench [ARGS]    run the benchmarks
   ci              everything that continuous integration runs, in the same order
+  check-cuda      type-check the code for GPU tensors; needs no CUDA toolkit
   arrows          check the dependency arrows between the crates
   tidy            check file sizes, `unsafe` and notes to self
   doctor          say what this machine has and lacks
@@ -43,6 +45,7 @@ fn main() -> Result<()> {
         "test" => test::run(&rest),
         "bench" => bench::run(&rest),
         "ci" => ci::run(),
+        "check-cuda" => check_cuda::run(),
         "arrows" => arrows::run(),
         "tidy" => tidy::run(),
         "doctor" => {
