@@ -27,6 +27,18 @@ pub enum Error {
         /// Rows.
         rows: usize,
     },
+    /// A matrix has not the elements of its shape, or the layer has no size.
+    #[error("the {what} of {elements} elements is not {rows} x {cols}")]
+    Matrix {
+        /// Which one.
+        what: &'static str,
+        /// Elements given.
+        elements: usize,
+        /// Rows needed.
+        rows: usize,
+        /// Columns needed.
+        cols: usize,
+    },
     /// A temperature is not a positive number.
     #[error("temperature {0} of a token is not a positive number (1e-30 to 1e30)")]
     Temperature(f64),

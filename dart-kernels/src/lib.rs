@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`mod@log_prob_entropy`] | log-probability of a label and entropy of the row, in one pass |
 //! | [`rl_loss`] | loss of many tokens; their logits are overwritten by the gradient |
+//! | [`mod@fused_linear`] | the last layer and its loss, a chunk of logits at a time |
 //! | [`mod@loss`] | loss of a token or of the tokens of sequences and its derivative, as closed forms |
 //! | [`metrics`] | sums and means of what tokens gave |
 //! | [`segments`] | means over steps, which steps and tokens are trained on |
@@ -32,6 +33,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod element;
 pub mod error;
+pub mod fused_linear;
 pub mod gemm;
 pub mod importance;
 mod label_gradient;
@@ -48,6 +50,9 @@ pub mod sequences;
 pub use cpu::{isa::Isa, rows::Cpu};
 pub use element::Element;
 pub use error::{Error, Result};
+pub use fused_linear::{
+    FusedLinear, FusedLoss, Head, Objective, fused_linear, fused_linear_log_prob_entropy,
+};
 pub use importance::{
     Drift, DriftMetrics, Kept, Rejection, RejectionLevel, RejectionTest, WeightRule,
     effective_sample_size,

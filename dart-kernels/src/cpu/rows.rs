@@ -55,12 +55,16 @@ impl Cpu {
         self.isa
     }
 
+    /// Whether the threads of the pool may be used. A pool of one thread would only make callers
+    /// on several threads wait for each other.
+    pub(crate) fn is_parallel(self) -> bool {
+        self.parallel && rayon::current_num_threads() > 1
+    }
+
     /// Rows that one thread should take at least; `None` if one thread should take all.
     fn rows_per_thread(self, rows: usize, vocab: usize) -> Option<usize> {
-        // A pool of one thread would only make callers on several threads wait for each other.
-        let threads = self.parallel && rayon::current_num_threads() > 1;
         let enough = WORTH_A_THREAD.div_ceil(vocab.max(1));
-        (threads && rows > enough).then_some(enough)
+        (self.is_parallel() && rows > enough).then_some(enough)
     }
 
     /// `each` of every row, in order.

@@ -161,29 +161,32 @@ impl Surrogate {
 fn clipped(clip: &Clip, advantage: f64, log_ratio: f64) -> Term {
     let (ratio, inside) = clamped_exp(log_ratio);
     let capped = clip.ratio_cap.filter(|cap| ratio > *cap);
+    let within = ratio.clamp(1.0 - clip.low, 1.0 + clip.high);
     let free = -advantage * capped.unwrap_or(ratio);
-    let bounded = -advantage * ratio.clamp(1.0 - clip.low, 1.0 + clip.high);
+    let bounded = -advantage * within;
     if let Some(dual) = clip.dual
         && advantage < 0.0
         && free.max(bounded) > -advantage * dual
     {
         return Term::cut(-advantage * dual, ClipSide::Dual);
     }
-    if bounded > free {
-        let side = if advantage > 0.0 {
+    // A cap below 1 + high can make the clipped term the larger one where it is not clipped.
+    if bounded > free && within != ratio {
+        let side = if ratio > within {
             ClipSide::High
         } else {
             ClipSide::Low
         };
         return Term::cut(bounded, side);
     }
-    match capped {
-        Some(_) => Term::cut(free, ClipSide::Dual),
-        None => Term {
-            value: free,
-            slope: if inside { free } else { 0.0 * free },
-            clip: ClipSide::None,
-        },
+    if capped.is_some() && bounded <= free {
+        return Term::cut(free, ClipSide::Dual);
+    }
+    let value = -advantage * ratio;
+    Term {
+        value,
+        slope: if inside { value } else { 0.0 * value },
+        clip: ClipSide::None,
     }
 }
 

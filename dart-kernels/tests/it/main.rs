@@ -5,7 +5,11 @@
 mod accuracy;
 mod cuda;
 mod emulation;
+mod fused_linear;
 mod golden;
+mod losses;
+mod off_policy;
+mod oracle;
 mod peers;
 mod properties;
 mod support;
