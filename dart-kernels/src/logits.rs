@@ -227,17 +227,18 @@ mod tests {
         assert!(strided(usize::MAX, 3, 8).is_err(), "overflow");
     }
 
+    fn with(temperature: Temperature<'_>) -> Labels<'_> {
+        Labels {
+            temperature,
+            ..Labels::new(&[0, 1])
+        }
+    }
+
     #[test]
     fn labels_are_checked() {
         let shape = Shape::dense(2, 4);
         assert!(Labels::new(&[0, 1]).check(shape).is_ok());
         assert!(Labels::new(&[0]).check(shape).is_err());
-        fn with(temperature: Temperature<'_>) -> Labels<'_> {
-            Labels {
-                temperature,
-                ..Labels::new(&[0, 1])
-            }
-        }
         assert!(with(Temperature::PerRow(&[1.0])).check(shape).is_err());
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-40] {
             assert!(with(Temperature::Shared(bad)).check(shape).is_err());

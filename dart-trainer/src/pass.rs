@@ -91,7 +91,7 @@ impl<M: TrainableModel> Passes<'_, M> {
         &self,
         plan: Plan,
         reading: bool,
-    ) -> Result<(Vec<Vec<Held<M::Tape>>>, Statistics)> {
+    ) -> Result<(Shares<Held<M::Tape>>, Statistics)> {
         let held = self.each(plan, move |model, batch, samples| {
             let forward = forward(model, batch, &samples, reading)?;
             let rows = rows(batch, &samples, &forward)?;
@@ -113,7 +113,7 @@ impl<M: TrainableModel> Passes<'_, M> {
     }
 
     /// Loss and gradients of `work` (for each thread its micro-batches), summed in order.
-    pub(crate) fn gradients(&self, work: Vec<Vec<Work<M::Tape>>>, loss: Loss) -> Result<Computed> {
+    pub(crate) fn gradients(&self, work: Shares<Work<M::Tape>>, loss: Loss) -> Result<Computed> {
         let tasks = work.into_iter().map(|share| {
             let (model, batch) = (Arc::clone(self.model), Arc::clone(self.batch));
             Box::new(move || {
@@ -163,6 +163,9 @@ impl<M: TrainableModel> Passes<'_, M> {
         statistics
     }
 }
+
+/// For each thread its micro-batches.
+pub(crate) type Shares<T> = Vec<Vec<T>>;
 
 /// Samples with their forward pass.
 pub(crate) type Held<T> = (Vec<usize>, Forward<T>);

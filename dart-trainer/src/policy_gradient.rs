@@ -15,7 +15,7 @@ use crate::{
     adamw::Rates,
     error::Result,
     metrics::{Metrics, Tally},
-    pass::{Computed, Held, Loss, Statistics, Work},
+    pass::{Computed, Held, Loss, Shares, Statistics, Work},
     plan::{Cluster, Plan, clusters, minibatches, plan},
     validate::temperature,
 };
@@ -90,7 +90,7 @@ impl<M: TrainableModel> GrpoLearner<M> {
         &mut self,
         batch: &Arc<Batch>,
         known: &Known,
-        held: Vec<Vec<Held<M::Tape>>>,
+        held: Shares<Held<M::Tape>>,
         tally: &mut Tally,
     ) -> Result<()> {
         let count = indices(&known.kept).len();
@@ -140,7 +140,7 @@ impl<M: TrainableModel> GrpoLearner<M> {
     fn optimize(
         &mut self,
         batch: &Arc<Batch>,
-        work: Vec<Vec<Work<M::Tape>>>,
+        work: Shares<Work<M::Tape>>,
         samples: usize,
         tally: &mut Tally,
     ) -> Result<()> {

@@ -9,7 +9,10 @@ mod check_cuda;
 mod ci;
 mod doctor;
 mod launch;
+mod peers;
 mod process;
+mod ptx;
+mod python;
 mod setup;
 mod test;
 mod tidy;
@@ -26,10 +29,12 @@ cargo xtask COMMAND
   fetch-miniwob   only the MiniWoB++ pages of `setup`
   test [ARGS]     set up, run every test, name every skipped suite
   bench [ARGS]    run the benchmarks
+  bench-peer      measure the kernels beside torch and candle (installs torch into target/)
   ci              everything that continuous integration runs, in the same order
   check-cuda      type-check the code for GPU tensors; needs no CUDA toolkit
   arrows          check the dependency arrows between the crates
   tidy            check file sizes, `unsafe` and notes to self
+  ptx             compile the CUDA kernels; --check: compare, --report: registers and spills
   doctor          say what this machine has and lacks
 
 `cargo xtask train --help` lists the options of a command that runs the trainer.";
@@ -44,10 +49,12 @@ fn main() -> Result<()> {
         "fetch-miniwob" => setup::fetch_miniwob(),
         "test" => test::run(&rest),
         "bench" => bench::run(&rest),
+        "bench-peer" => peers::run(),
         "ci" => ci::run(),
         "check-cuda" => check_cuda::run(),
         "arrows" => arrows::run(),
         "tidy" => tidy::run(),
+        "ptx" => ptx::run(&rest),
         "doctor" => {
             doctor::run();
             Ok(())

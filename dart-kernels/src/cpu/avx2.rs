@@ -47,7 +47,8 @@ pub(crate) unsafe fn gradient<T: Stored>(row: &mut [T], coefficients: &Coefficie
 // pointers to eight elements, as `Lanes` demands; the instructions need no alignment.
 #[allow(
     clippy::undocumented_unsafe_blocks,
-    reason = "one invariant, stated above"
+    clippy::cast_ptr_alignment,
+    reason = "one invariant, stated above; the loads and stores are the unaligned ones"
 )]
 impl Lanes for F32x8 {
     const WIDTH: usize = 8;

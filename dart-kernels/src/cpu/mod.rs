@@ -14,6 +14,11 @@
 //!
 //! Results do not depend on the number of threads and repeat bit for bit on one instruction set.
 
+#![expect(
+    clippy::inline_always,
+    reason = "a vector instruction is one instruction only inside a function compiled for it"
+)]
+
 pub(crate) mod double;
 pub(crate) mod gradient;
 pub mod isa;
