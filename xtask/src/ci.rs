@@ -5,7 +5,7 @@ use std::{fs, time::Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{arrows, launch, process, test, tidy};
+use crate::{arrows, launch, process, ptx, test, tidy};
 
 type Step = (&'static str, fn() -> Result<()>);
 
@@ -16,6 +16,7 @@ const STEPS: &[Step] = &[
     ("clippy", clippy),
     ("docs", docs),
     ("deny", deny),
+    ("ptx", ptx::check_and_report),
     ("tests", tests),
     ("learning", learning),
 ];
