@@ -79,7 +79,9 @@ impl Case {
         let result = layer
             .rl_loss(&self.head(), &objective, &mut by_weight)
             .unwrap();
-        by_weight.iter_mut().for_each(|by| *by -= 0.25);
+        for by in &mut by_weight {
+            *by -= 0.25;
+        }
         (result, by_weight)
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod accuracy;
+mod bounds;
 mod cuda;
 mod emulation;
 mod fused_linear;

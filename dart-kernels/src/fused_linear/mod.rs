@@ -5,25 +5,16 @@
 //! step costs three products of the size of the layer. A loss with a sequence-level part needs all
 //! log-probs first: one more product.
 //!
-//! Rows of weight 0 take no part in any product. Products run over fixed blocks of rows on the
-//! threads of the pool, so the number of threads does not change a bit; the size of a chunk changes
-//! the rounding of ∂weight only, whose f32 sums it splits.
+//! Rows of weight 0 take no part in any product. The number of threads
+//! does not change a bit; the size of a chunk changes roundings, as it splits the sums of ∂weight.
 
-use rayon::prelude::*;
+mod products;
 
 use crate::{
     Cpu, Error, Labels, Logits, LogitsMut, Result, RlLoss, RowStats, Sequences, Temperature, Token,
-    TokenLoss, TokenOutcome,
-    gemm::{Mat, MatMut, Write, matmul},
-    label_gradient::label_gradient,
-    rl_loss::check,
-    token_losses,
+    TokenLoss, TokenOutcome, label_gradient::label_gradient, rl_loss::check, token_losses,
 };
 
-/// Rows of one product of logits or of ∂hidden.
-const BLOCK_ROWS: usize = 64;
-/// Rows of one product of ∂weight.
-const BLOCK_VOCAB: usize = 1024;
 /// Logits of a chunk unless something else is asked for: 64 MiB.
 const CHUNK_LOGITS: usize = 1 << 24;
 
@@ -273,65 +264,6 @@ impl FusedLinear {
             .flat_map(|row| [outcomes[*row].by_log_prob, outcomes[*row].by_entropy])
             .collect();
         label_gradient(self.cpu, logits, &labels, &by)
-    }
-
-    /// hidden · weightᵀ.
-    fn logits(&self, head: &Head<'_>, hidden: &[f32]) -> Vec<f32> {
-        let weight = Mat::new(head.weight, head.vocab, head.width);
-        let rows = hidden.len() / head.width.max(1);
-        let mut logits = vec![0.0; rows * head.vocab];
-        self.blocks(&mut logits, BLOCK_ROWS * head.vocab, |index, block| {
-            let rows = block.len() / head.vocab;
-            let hidden = &hidden[index * BLOCK_ROWS * head.width..];
-            let hidden = Mat::new(hidden, rows, head.width);
-            let block = MatMut::new(block, rows, head.vocab);
-            matmul(block, Write::Replace, hidden, weight.t(), 1.0);
-        });
-        logits
-    }
-
-    /// gradient · weight.
-    fn by_hidden(&self, head: &Head<'_>, gradient: &[f32], rows: usize) -> Vec<f32> {
-        let weight = Mat::new(head.weight, head.vocab, head.width);
-        let mut by_hidden = vec![0.0; rows * head.width];
-        self.blocks(&mut by_hidden, BLOCK_ROWS * head.width, |index, block| {
-            let rows = block.len() / head.width;
-            let gradient = &gradient[index * BLOCK_ROWS * head.vocab..];
-            let gradient = Mat::new(gradient, rows, head.vocab);
-            let block = MatMut::new(block, rows, head.width);
-            matmul(block, Write::Replace, gradient, weight, 1.0);
-        });
-        by_hidden
-    }
-
-    /// by_weight += gradientᵀ · hidden.
-    fn add_by_weight(
-        &self,
-        head: &Head<'_>,
-        (gradient, hidden): (&[f32], &[f32]),
-        by_weight: &mut [f32],
-    ) {
-        let rows = hidden.len() / head.width.max(1);
-        let hidden = Mat::new(hidden, rows, head.width);
-        self.blocks(by_weight, BLOCK_VOCAB * head.width, |index, block| {
-            let vocab = block.len() / head.width;
-            let gradient = &gradient[index * BLOCK_VOCAB..];
-            let gradient = Mat::strided(gradient, rows, vocab, head.vocab);
-            let block = MatMut::new(block, vocab, head.width);
-            matmul(block, Write::Add, gradient.t(), hidden, 1.0);
-        });
-    }
-
-    /// `each` of the blocks of `size` numbers, on threads if there are any.
-    fn blocks(&self, data: &mut [f32], size: usize, each: impl Fn(usize, &mut [f32]) + Sync) {
-        let size = size.max(1);
-        if self.cpu.is_parallel() {
-            let blocks = data.par_chunks_mut(size).enumerate();
-            blocks.for_each(|(index, block)| each(index, block));
-        } else {
-            let blocks = data.chunks_mut(size).enumerate();
-            blocks.for_each(|(index, block)| each(index, block));
-        }
     }
 }
 
