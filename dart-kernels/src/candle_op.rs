@@ -1,4 +1,4 @@
-//! The operations for candle tensors.
+//! The operations for candle tensors on the CPU, and with the feature `cuda` on a GPU.
 //!
 //! Two that compose with automatic differentiation, [`log_prob_entropy`] and [`rl_loss`], and one
 //! that does without it: [`rl_loss_in_place`] overwrites the logits by their gradient, for callers
@@ -61,6 +61,10 @@ macro_rules! by_type {
 pub fn row_stats(logits: &Tensor, labels: &Labels<'_>) -> Result<Vec<RowStats>> {
     let (rows, vocab) = logits.dims2()?;
     let logits = logits.contiguous()?;
+    #[cfg(feature = "cuda")]
+    if let (Storage::Cuda(storage), layout) = (&*logits.storage_and_layout().0, logits.layout()) {
+        return Ok(crate::cuda::candle::row_stats(storage, layout, labels)?);
+    }
     by_type!(logits, E => with_rows(&logits, |data: &[E]| {
         Cpu::new().log_prob_entropy(Logits::new(data, rows, vocab)?, labels)
     })?)
@@ -144,10 +148,23 @@ impl CustomOp1 for LogProbEntropy {
         Ok((output, TensorShape::from((self.shape.0, 2))))
     }
 
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        storage: &candle_core::CudaStorage,
+        layout: &Layout,
+    ) -> candle_core::Result<(candle_core::CudaStorage, TensorShape)> {
+        crate::cuda::candle::log_prob_entropy(storage, layout, &self.labels())
+    }
+
     fn bwd(&self, arg: &Tensor, _: &Tensor, grad: &Tensor) -> candle_core::Result<Option<Tensor>> {
         let by: Vec<f64> = grad.to_dtype(DType::F64)?.flatten_all()?.to_vec1()?;
         let (rows, vocab) = self.shape;
         let arg = arg.contiguous()?;
+        #[cfg(feature = "cuda")]
+        if arg.device().is_cuda() {
+            return crate::cuda::candle::label_gradient(&arg, &self.labels(), &by).map(Some);
+        }
         let gradient = by_type!(arg, E => {
             let mut data: Vec<E> = arg.flatten_all()?.to_vec1()?;
             let logits = LogitsMut::new(&mut data, rows, vocab);
@@ -262,6 +279,18 @@ impl InplaceOp1 for InPlace<'_> {
         *self.result.borrow_mut() = Some(result);
         Ok(())
     }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        storage: &mut candle_core::CudaStorage,
+        layout: &Layout,
+    ) -> candle_core::Result<()> {
+        let tokens = (self.tokens, self.sequences);
+        let result = crate::cuda::candle::rl_loss_in_place(storage, layout, tokens, self.loss);
+        *self.result.borrow_mut() = Some(result.map_err(Error::from));
+        Ok(())
+    }
 }
 
 /// Lends the numbers of a contiguous CPU tensor without copying them.
@@ -281,6 +310,17 @@ struct WithGradient {
     gradient: Tensor,
 }
 
+impl WithGradient {
+    fn number(&self, dtype: DType) -> CpuStorage {
+        match dtype {
+            DType::F64 => CpuStorage::F64(vec![self.value]),
+            DType::BF16 => CpuStorage::BF16(vec![bf16::from_f64(self.value)]),
+            DType::F16 => CpuStorage::F16(vec![f16::from_f64(self.value)]),
+            _ => CpuStorage::F32(vec![self.value as f32]),
+        }
+    }
+}
+
 impl CustomOp1 for WithGradient {
     fn name(&self) -> &'static str {
         "rl-loss"
@@ -291,13 +331,18 @@ impl CustomOp1 for WithGradient {
         storage: &CpuStorage,
         _: &Layout,
     ) -> candle_core::Result<(CpuStorage, TensorShape)> {
-        let storage = match storage.dtype() {
-            DType::F64 => CpuStorage::F64(vec![self.value]),
-            DType::BF16 => CpuStorage::BF16(vec![bf16::from_f64(self.value)]),
-            DType::F16 => CpuStorage::F16(vec![f16::from_f64(self.value)]),
-            _ => CpuStorage::F32(vec![self.value as f32]),
-        };
-        Ok((storage, TensorShape::from(())))
+        Ok((self.number(storage.dtype()), TensorShape::from(())))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        storage: &candle_core::CudaStorage,
+        _: &Layout,
+    ) -> candle_core::Result<(candle_core::CudaStorage, TensorShape)> {
+        let number = self.number(storage.dtype());
+        let number = crate::cuda::candle::on_device(storage, &number)?;
+        Ok((number, TensorShape::from(())))
     }
 
     fn bwd(&self, _: &Tensor, _: &Tensor, grad: &Tensor) -> candle_core::Result<Option<Tensor>> {

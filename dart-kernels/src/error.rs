@@ -54,6 +54,9 @@ pub enum Error {
     /// A share of steps or tokens to select is not in 0 to 1.
     #[error("a share of {0} cannot be selected, it must lie in 0 to 1")]
     Selection(f64),
+    /// A GPU failed, or is not there.
+    #[error(transparent)]
+    Gpu(Box<crate::cuda::Error>),
     /// The tensor library failed.
     #[error("tensor operation failed")]
     Tensor(#[from] candle_core::Error),

@@ -46,9 +46,9 @@ pub struct RowStats {
     pub log_sum_exp: f32,
     /// 1 − probability of the target.
     pub complement: f32,
-    /// Maximum of the logits in units of log2 after the temperature.
-    pub max2: f32,
-    /// Sum of 2^(logit − maximum).
+    /// Maximum of the logits.
+    pub max: f32,
+    /// Sum of the exponentials of (logit − maximum) / temperature.
     pub sum: f32,
     /// Bits `ROW_*`; 0 for a sound row.
     pub status: u32,

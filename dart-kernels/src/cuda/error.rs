@@ -93,6 +93,15 @@ pub enum Error {
     Refused(#[from] crate::Error),
 }
 
+impl From<Error> for crate::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Refused(refused) => refused,
+            other => Self::Gpu(Box::new(other)),
+        }
+    }
+}
+
 /// Says what was attempted when it fails.
 pub(super) trait Attempt<T> {
     fn to(self, what: &'static str) -> Result<T>;

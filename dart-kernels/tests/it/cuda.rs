@@ -101,7 +101,7 @@ fn fields_stand_where_the_header_has_them() {
             entropy,
             log_sum_exp,
             complement,
-            max2,
+            max,
             sum,
             status,
             unused
