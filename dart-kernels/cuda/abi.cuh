@@ -4,8 +4,9 @@
 //
 // Kernels (extern "C"). T is f32, bf16 or f16 and is the suffix of the name. Logits are row-major
 // [rows, vocab] with `row_stride` elements from row to row; every alignment of an element is
-// allowed. Grids are one-dimensional. `threads` is a multiple of 32 up to MAX_THREADS (512 is
-// meant for rows, 256 for the rest). No kernel needs dynamic shared memory but rl_fused.
+// allowed. Grids are one-dimensional. `threads` is a multiple of 32 up to MAX_THREADS; the row
+// kernels take up to 64 registers, so that 256 threads let four CTAs share a multiprocessor, one
+// reading while another reduces. No kernel needs dynamic shared memory but rl_fused.
 //
 //   logprob_entropy.cu   one CTA per row; one pass
 //     logprob_entropy_T(const T* logits, i64 row_stride, int vocab, const unsigned* targets,

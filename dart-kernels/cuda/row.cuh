@@ -28,22 +28,37 @@ DEVICE void raise(Scan& scan, float max, float k) {
     scan.max = max;
 }
 
-template <int N> DEVICE void push(Scan& scan, const float (&x)[N], float k) {
-    float max = x[0];
-    UNROLL for (int i = 1; i < N; i++) max = fmaxf(max, x[i]);
+// Moves the reference up to `max` if that is higher, and gives the number that d refers to.
+DEVICE float reference_for(Scan& scan, float max, float k) {
     if (max > scan.max) raise(scan, max, k);
-    const float reference = scan.max == -INFINITE ? 0.0f : scan.max;
-    UNROLL for (int i = 0; i < N; i++) {
-        const float d = (x[i] - reference) * k;
-        const float e = exp2_fast(d);
-        scan.sum += e;
-        scan.weighted = fmaf(e, floored(d), scan.weighted);
-    }
+    return scan.max == -INFINITE ? 0.0f : scan.max;
+}
+
+DEVICE void accumulate(Scan& scan, float x, float reference, float k) {
+    const float d = (x - reference) * k;
+    const float e = exp2_fast(d);
+    scan.sum += e;
+    scan.weighted = fmaf(e, floored(d), scan.weighted);
 }
 
 DEVICE void push(Scan& scan, float x, float k) {
-    const float one[1] = {x};
-    push<1>(scan, one, k);
+    accumulate(scan, x, reference_for(scan, x, k), k);
+}
+
+// Pushes vectors; the reference moves once for all of them.
+template <class T, int COUNT> DEVICE void push(Scan& scan, const Vector (&v)[COUNT], float k) {
+    float max = -INFINITE;
+    UNROLL for (int j = 0; j < COUNT; j++) {
+        float x[lanes<T>()];
+        unpack<T>(v[j], x);
+        UNROLL for (int i = 0; i < lanes<T>(); i++) max = fmaxf(max, x[i]);
+    }
+    const float reference = reference_for(scan, max, k);
+    UNROLL for (int j = 0; j < COUNT; j++) {
+        float x[lanes<T>()];
+        unpack<T>(v[j], x);
+        UNROLL for (int i = 0; i < lanes<T>(); i++) accumulate(scan, x[i], reference, k);
+    }
 }
 
 DEVICE Scan merge(Scan a, Scan b, float k) {
@@ -90,19 +105,6 @@ template <class T> DEVICE Split split_row(const T* row, int length) {
 // The threads of a CTA share the indices [from, to) by turns.
 #define FOR_EACH(i, from, to) for (int i = (from) + (int)threadIdx.x; i < (to); i += (int)blockDim.x)
 
-// Pushes a vector whose first element has index `first`; element `skip` counts as -inf.
-template <class T> DEVICE void push_vector(Scan& scan, const Vector& v, int first, int skip, float k) {
-    float x[lanes<T>()];
-    unpack<T>(v, x);
-    const unsigned at = (unsigned)(skip - first);
-    if (at < (unsigned)lanes<T>()) {
-        UNROLL for (int i = 0; i < lanes<T>(); i++) {
-            if ((unsigned)i == at) x[i] = -INFINITE;
-        }
-    }
-    push<lanes<T>()>(scan, x, k);
-}
-
 // What a scan does with what it reads, besides pushing it: nothing, or keep a copy of equal split.
 struct Forget {
     template <class Item> DEVICE void operator()(int, const Item&) const {}
@@ -124,28 +126,54 @@ DEVICE void scan_elements(Scan& scan, const T* row, int from, int to, int skip, 
     }
 }
 
+// Where an element lies in the body of a stretch; in a vector that is never read if it does not.
+struct Place { int vector, lane; };
+
+template <class T> DEVICE Place place_of(const Split& split, int element) {
+    const int at = element - split.head;
+    return Place{at < 0 ? -1 : at / lanes<T>(), at % lanes<T>()};
+}
+
+// Makes an element count as -inf.
+template <class T> DEVICE void hide(Vector& v, int lane) {
+    float x[lanes<T>()];
+    unpack<T>(v, x);
+    UNROLL for (int i = 0; i < lanes<T>(); i++) x[i] = i == lane ? -INFINITE : x[i];
+    v = pack<T>(x);
+}
+
+// Reads COUNT vectors, `step` apart from vector `first` on, and pushes them. All loads are under
+// way before the first is used.
+template <class T, int COUNT, class Copy>
+DEVICE void scan_vectors(Scan& scan, const Vector* body, int first, int step, Place skip, float k,
+                         Copy copy) {
+    Vector v[COUNT];
+    UNROLL for (int j = 0; j < COUNT; j++) v[j] = load_vector(body + first + j * step);
+    UNROLL for (int j = 0; j < COUNT; j++) copy(first + j * step, v[j]);
+    if ((unsigned)(skip.vector - first) < (unsigned)(COUNT * step)) {
+        UNROLL for (int j = 0; j < COUNT; j++) {
+            if (first + j * step == skip.vector) hide<T>(v[j], skip.lane);
+        }
+    }
+    push<T>(scan, v, k);
+}
+
 // This thread's part of a stretch of a row in global memory; element `skip` is left out.
 template <class T, class Copy>
 DEVICE Scan scan_row(const T* row, int length, int skip, float k, Copy copy) {
     enum { IN_FLIGHT = 4 };  // 64 bytes per thread cover the latency of memory
     Scan scan = empty_scan();
     const Split split = split_row(row, length);
+    const Place place = place_of<T>(split, skip);
     const Vector* body = (const Vector*)(row + split.head);
-    scan_elements(scan, row, 0, split.head, skip, k, copy);
     const int step = (int)blockDim.x;
     int i = (int)threadIdx.x;
+    scan_elements(scan, row, 0, split.head, skip, k, copy);
     for (; i + (IN_FLIGHT - 1) * step < split.vectors; i += IN_FLIGHT * step) {
-        Vector v[IN_FLIGHT];
-        UNROLL for (int j = 0; j < IN_FLIGHT; j++) v[j] = load_vector(body + i + j * step);
-        UNROLL for (int j = 0; j < IN_FLIGHT; j++) {
-            copy(i + j * step, v[j]);
-            push_vector<T>(scan, v[j], split.head + (i + j * step) * lanes<T>(), skip, k);
-        }
+        scan_vectors<T, IN_FLIGHT>(scan, body, i, step, place, k, copy);
     }
     for (; i < split.vectors; i += step) {
-        const Vector v = load_vector(body + i);
-        copy(i, v);
-        push_vector<T>(scan, v, split.head + i * lanes<T>(), skip, k);
+        scan_vectors<T, 1>(scan, body, i, step, place, k, copy);
     }
     scan_elements(scan, row, split.tail, length, skip, k, copy);
     return scan;

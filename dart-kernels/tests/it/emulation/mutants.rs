@@ -62,8 +62,8 @@ const MUTANTS: [Mutant; 12] = [
     Mutant {
         name: "the target is scanned too",
         file: "row.cuh",
-        from: "const unsigned at = (unsigned)(skip - first);",
-        to: "const unsigned at = M ? ~0u : (unsigned)(skip - first);",
+        from: "if (first + j * step == skip.vector) hide",
+        to: "if (!M && first + j * step == skip.vector) hide",
     },
     Mutant {
         name: "row offsets of 32 bits",
