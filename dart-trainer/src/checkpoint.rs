@@ -10,6 +10,10 @@
 //! A version is written into a temporary directory, every file and the directory are synced, the
 //! directory is renamed, and only then `LATEST` is swapped. A crash at any point leaves the
 //! version that `LATEST` names complete; a version that `LATEST` does not name yet never happened.
+//!
+//! Whoever keeps a pointer of its own, in a database, writes it between [`Draft::seal`] and
+//! [`Sealed::publish`], and resumes by [`CheckpointDir::newest_valid_up_to`]: its pointer decides then,
+//! and `LATEST` follows.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +22,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dart_core::PolicyVersion;
+use dart_core::{PolicyVersion, fault};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, TrainerError};
@@ -81,7 +85,60 @@ impl Draft {
     /// # Errors
     /// [`Storage`](dart_core::ErrorKind::Storage); the latest version is the one before, then.
     pub fn commit(self) -> dart_core::Result<PathBuf> {
-        Ok(self.dir.commit(self.version, &self.path)?)
+        self.seal()?.publish()
+    }
+
+    /// Seals the version and puts it into its place, complete, but not the latest yet.
+    ///
+    /// # Errors
+    /// [`Storage`](dart_core::ErrorKind::Storage); the latest version is the one before, then.
+    pub fn seal(self) -> dart_core::Result<Sealed> {
+        let path = self.dir.settle(self.version, &self.path)?;
+        Ok(Sealed {
+            dir: self.dir.clone(),
+            version: self.version,
+            path,
+        })
+    }
+}
+
+/// A version that is complete and in its place. It never happened if nobody publishes it.
+#[derive(Debug)]
+#[must_use = "a version that is not published never happened"]
+pub struct Sealed {
+    dir: CheckpointDir,
+    version: PolicyVersion,
+    path: PathBuf,
+}
+
+impl Sealed {
+    /// Name of the version's directory.
+    pub fn name(&self) -> String {
+        directory_name(self.version)
+    }
+
+    /// The oldest version that will be kept once this one is published.
+    ///
+    /// # Errors
+    /// [`Storage`](dart_core::ErrorKind::Storage) if the directory cannot be listed.
+    pub fn oldest_kept(&self) -> dart_core::Result<PolicyVersion> {
+        let mut current = self.dir.versions()?;
+        current.retain(|version| *version <= self.version);
+        let old = current.len().saturating_sub(self.dir.keep);
+        Ok(current.get(old).copied().unwrap_or(self.version))
+    }
+
+    /// Makes the version the latest, and removes those that are kept no longer. Gives its directory.
+    ///
+    /// # Errors
+    /// [`Storage`](dart_core::ErrorKind::Storage).
+    pub fn publish(self) -> dart_core::Result<PathBuf> {
+        let name = self.name();
+        self.dir.swap_latest(&name)?;
+        remove(&self.dir.root.join(format!(".old-{name}")))?;
+        self.dir.retire(self.version)?;
+        fault::point("checkpoint.retired");
+        Ok(self.path)
     }
 }
 
@@ -141,8 +198,11 @@ impl CheckpointDir {
         })
     }
 
-    fn commit(&self, version: PolicyVersion, temporary: &Path) -> Result<PathBuf> {
+    /// Seals what lies in `temporary` and moves it to its place.
+    fn settle(&self, version: PolicyVersion, temporary: &Path) -> Result<PathBuf> {
+        fault::point("checkpoint.filled");
         seal(temporary, version)?;
+        fault::point("checkpoint.manifest-written");
         let name = directory_name(version);
         let path = self.root.join(&name);
         let aside = self.root.join(format!(".old-{name}"));
@@ -150,12 +210,11 @@ impl CheckpointDir {
             // Left by a run that ended before LATEST named it, or written twice.
             remove(&aside)?;
             fs::rename(&path, &aside).map_err(TrainerError::io("rename", &path))?;
+            fault::point("checkpoint.set-aside");
         }
         fs::rename(temporary, &path).map_err(TrainerError::io("rename", temporary))?;
         sync(&self.root)?;
-        self.swap_latest(&name)?;
-        remove(&aside)?;
-        self.retire(version)?;
+        fault::point("checkpoint.renamed");
         Ok(path)
     }
 
@@ -165,10 +224,30 @@ impl CheckpointDir {
     /// # Errors
     /// [`Storage`](dart_core::ErrorKind::Storage) if the directory cannot be listed.
     pub fn newest_valid(&self) -> dart_core::Result<Option<Checkpoint>> {
-        let (limit, mut problems) = match self.latest() {
-            Ok(latest) => (latest, Vec::new()),
-            Err(error) => (None, vec![error.to_string()]),
-        };
+        match self.latest() {
+            Ok(latest) => self.newest(latest, Vec::new()),
+            Err(error) => self.newest(None, vec![error.to_string()]),
+        }
+    }
+
+    /// The same, where not `LATEST` but somebody's own pointer says which version is the latest.
+    ///
+    /// # Errors
+    /// As `newest_valid`.
+    pub fn newest_valid_up_to(
+        &self,
+        latest: PolicyVersion,
+    ) -> dart_core::Result<Option<Checkpoint>> {
+        let missing = !self.path(latest).exists();
+        let problem = missing.then(|| format!("{} is gone", self.path(latest).display()));
+        self.newest(Some(latest), problem.into_iter().collect())
+    }
+
+    fn newest(
+        &self,
+        limit: Option<PolicyVersion>,
+        mut problems: Vec<String>,
+    ) -> dart_core::Result<Option<Checkpoint>> {
         let mut found = None;
         for version in self.versions()?.into_iter().rev() {
             if limit.is_some_and(|limit| version > limit) {
@@ -255,8 +334,11 @@ impl CheckpointDir {
         let path = self.root.join(LATEST);
         fs::write(&temporary, name).map_err(TrainerError::io("write", &temporary))?;
         sync(&temporary)?;
+        fault::point("latest.written");
         fs::rename(&temporary, &path).map_err(TrainerError::io("rename", &temporary))?;
-        sync(&self.root)
+        sync(&self.root)?;
+        fault::point("latest.swapped");
+        Ok(())
     }
 
     /// Removes all but the newest versions up to `latest`. Newer ones belong to a lineage that was

@@ -29,7 +29,7 @@ mod update;
 mod validate;
 mod workers;
 
-pub use checkpoint::{Checkpoint, CheckpointDir, Draft};
+pub use checkpoint::{Checkpoint, CheckpointDir, Draft, Sealed};
 pub use config::{Decay, ImitationConfig, MissingLogProbs, Preset, TrainerConfig};
 pub use handle::{LearnerHandle, ScoringLearner};
 pub use learner::GrpoLearner;

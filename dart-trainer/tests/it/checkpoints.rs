@@ -130,6 +130,33 @@ fn a_version_that_latest_does_not_name_never_happened() {
 }
 
 #[test]
+fn a_pointer_of_ones_own_decides() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = CheckpointDir::open(root.path(), 2).unwrap();
+    for version in [1, 2] {
+        write(&dir, version);
+    }
+    let draft = dir.begin(PolicyVersion(3)).unwrap();
+    fill(draft.path(), 3);
+    let sealed = draft.seal().unwrap();
+    assert_eq!(sealed.name(), "v000003");
+    assert_eq!(sealed.oldest_kept().unwrap(), PolicyVersion(2));
+    // Killed before the pointer was written, and after.
+    let up_to = |limit| {
+        let found = dir.newest_valid_up_to(PolicyVersion(limit)).unwrap();
+        found.map(|found| (found.version.0, found.warning.is_some()))
+    };
+    assert_eq!((newest(&dir), up_to(2)), (Some(2), Some((2, false))));
+    assert_eq!(up_to(3), Some((3, false)));
+    sealed.publish().unwrap();
+    assert_eq!(names(root.path()), ["LATEST", "v000002", "v000003"]);
+    fs::write(root.path().join("v000003/state.json"), "torn").unwrap();
+    assert_eq!(up_to(3), Some((2, true)));
+    assert_eq!(up_to(9), Some((2, true)), "the one it names is gone");
+    assert_eq!(up_to(1), None);
+}
+
+#[test]
 fn an_interrupted_write_leaves_the_old_version() {
     let root = tempfile::tempdir().unwrap();
     let dir = CheckpointDir::open(root.path(), 3).unwrap();
