@@ -5,7 +5,7 @@ use std::{fs, time::Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{arrows, launch, process, ptx, test, tidy};
+use crate::{arrows, launch, miri, process, ptx, test, tidy};
 
 type Step = (&'static str, fn() -> Result<()>);
 
@@ -17,6 +17,7 @@ const STEPS: &[Step] = &[
     ("docs", docs),
     ("deny", deny),
     ("ptx", ptx::check_and_report),
+    ("miri", miri::run),
     ("tests", tests),
     ("learning", learning),
 ];

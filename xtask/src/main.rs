@@ -7,8 +7,10 @@ mod arrows;
 mod bench;
 mod check_cuda;
 mod ci;
+mod crash;
 mod doctor;
 mod launch;
+mod miri;
 mod peers;
 mod process;
 mod ptx;
@@ -30,8 +32,10 @@ cargo xtask COMMAND
   test [ARGS]     set up, run every test, name every skipped suite
   bench [ARGS]    run the benchmarks
   bench-peer      measure the kernels beside torch and candle (installs torch into target/)
+  crash [ARGS]    kill training again and again (--seeds N), prove that nothing is lost
   ci              everything that continuous integration runs, in the same order
   check-cuda      type-check the code for GPU tensors; needs no CUDA toolkit
+  miri            the kernels' portable vectors under Miri
   arrows          check the dependency arrows between the crates
   tidy            check file sizes, `unsafe` and notes to self
   ptx             compile the CUDA kernels; --check: compare, --report: registers and spills
@@ -50,7 +54,9 @@ fn main() -> Result<()> {
         "test" => test::run(&rest),
         "bench" => bench::run(&rest),
         "bench-peer" => peers::run(),
+        "crash" => crash::run(&rest),
         "ci" => ci::run(),
+        "miri" => miri::run(),
         "check-cuda" => check_cuda::run(),
         "arrows" => arrows::run(),
         "tidy" => tidy::run(),

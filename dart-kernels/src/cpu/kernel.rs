@@ -103,3 +103,64 @@ fn gradient_stored<T: Stored>(isa: Isa, row: &mut [T], coefficients: &Coefficien
         _ => unsafe { gradient::gradient::<F32x4, T>(row, coefficients) },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Element;
+
+    /// Few distinct numbers, a masked one among them.
+    fn row<T: Element>(length: usize) -> Vec<T> {
+        let number = |i: usize| match i % 7 {
+            3 => f64::NEG_INFINITY,
+            phase => 0.25 * phase as f64 - (i / 7) as f64 * 0.125,
+        };
+        (0..length).map(|i| T::from_f64(number(i))).collect()
+    }
+
+    /// Every length up to several vectors and a tail, from every alignment: vectors read and write
+    /// the row and nothing else. Miri runs this on the scalar vectors.
+    fn touches_the_row_alone<T: Element + std::fmt::Debug + PartialEq>() {
+        let scale = T::scale(0.9);
+        let guard = T::from_f64(7.0);
+        for isa in Isa::available() {
+            for (length, shift) in (0..70).flat_map(|length| [(length, 0), (length, length % 3)]) {
+                let row = row::<T>(length);
+                let mut buffer = vec![guard; shift];
+                buffer.extend_from_slice(&row);
+                buffer.push(guard);
+                let inside = shift..shift + length;
+                let mut partial = Partial::EMPTY;
+                T::scan(isa, &buffer[inside.clone()], scale, &mut partial);
+                let mut exact = Partial::EMPTY;
+                let row64: Vec<f64> = row.iter().map(|x| (*x).into()).collect();
+                double::scan(&row64, scale, &mut exact);
+                let near = |a: f64, b: f64| (a - b).abs() <= 1e-6 * b.abs();
+                assert_eq!(partial.top, exact.top);
+                assert!(near(partial.sum, exact.sum), "{isa:?} {length}");
+                assert!(near(partial.weighted, exact.weighted), "{isa:?} {length}");
+                let by = Coefficients {
+                    top: exact.top.max(0.0),
+                    scale,
+                    constant: 0.5,
+                    slope: -0.25,
+                };
+                T::gradient(isa, &mut buffer[inside.clone()], &by);
+                let mut gradient = row64;
+                double::gradient(&mut gradient, &by);
+                for (got, want) in buffer[inside].iter().zip(gradient) {
+                    let (got, bar): (f64, f64) = ((*got).into(), 4e-3 * want.abs());
+                    assert!((got - want).abs() <= bar, "{isa:?} {length}: {got} {want}");
+                }
+                assert!(buffer[..shift].iter().chain(buffer.last()).all(|x| *x == guard));
+            }
+        }
+    }
+
+    #[test]
+    fn vectors_touch_the_row_alone() {
+        touches_the_row_alone::<f32>();
+        touches_the_row_alone::<bf16>();
+        touches_the_row_alone::<f16>();
+    }
+}
