@@ -129,14 +129,15 @@ impl Cpu {
         finished: &Finished,
         outcome: &TokenOutcome,
     ) {
-        if !finished.stats.is_finite() {
-            row.fill(T::ZERO);
-            return;
-        }
         let by = RowGradient {
             log_prob: outcome.by_log_prob,
             entropy: outcome.by_entropy,
         };
+        // A clipped token without an entropy bonus has no gradient; NaN is not 0.
+        if !finished.stats.is_finite() || by == RowGradient::default() {
+            row.fill(T::ZERO);
+            return;
+        }
         let scale = T::scale(token.temperature);
         T::gradient(self.isa, row, &finished.coefficients(by, scale));
         row[token.target as usize] = T::from_f64(finished.at_target(by, scale));
