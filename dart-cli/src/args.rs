@@ -22,6 +22,12 @@ pub enum Command {
     Eval(EvalArgs),
     /// Write a stored trajectory as PNG frames and one HTML page.
     Show(ShowArgs),
+    /// Say what a run has stored, and whether it is whole; also while it goes on.
+    Inspect(InspectArgs),
+    /// Write stored trajectories as JSON lines and PNG images; also while the run goes on.
+    Export(ExportArgs),
+    /// Store the trajectories of an export in a run.
+    Import(ImportArgs),
 }
 
 /// Which experiment.
@@ -80,4 +86,64 @@ pub struct ShowArgs {
     /// Where to write. Default: RUN_DIR/show/TRAJECTORY.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+}
+
+/// Arguments of `inspect`.
+#[derive(Args, Clone, Debug)]
+pub struct InspectArgs {
+    /// The run folder.
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: PathBuf,
+    /// Read everything and compare it with its checksums; fail if something is damaged.
+    #[arg(long)]
+    pub verify: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Print one JSON line for each trajectory instead, oldest first.
+    #[arg(long, conflicts_with_all = ["verify", "json"])]
+    pub trajectories: bool,
+}
+
+/// Arguments of `export`.
+#[derive(Args, Clone, Debug)]
+pub struct ExportArgs {
+    /// The run folder.
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: PathBuf,
+    /// Where to write.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Of this task alone.
+    #[arg(long)]
+    pub task: Option<String>,
+    /// Successes (`true`) or failures (`false`) alone.
+    #[arg(long)]
+    pub success: Option<bool>,
+    /// The newest ones, at most this many.
+    #[arg(long, default_value_t = 1000)]
+    pub limit: u32,
+    /// What to write besides the JSON lines.
+    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
+    pub format: ExportFormat,
+}
+
+/// What `export` writes.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// JSON lines and PNG images.
+    Jsonl,
+    /// The same, and the numbers of all steps as one safetensors file.
+    Safetensors,
+}
+
+/// Arguments of `import`.
+#[derive(Args, Clone, Debug)]
+pub struct ImportArgs {
+    /// The run folder; the run must not be going on.
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: PathBuf,
+    /// The folder that `export` wrote.
+    #[arg(long, value_name = "DIR")]
+    pub from: PathBuf,
 }

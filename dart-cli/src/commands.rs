@@ -5,14 +5,16 @@ use std::{future::Future, path::Path, process::ExitCode};
 use anyhow::{Context, Result};
 use clap::Parser;
 use dart_core::TrajectoryId;
-use dart_curation::{SqliteConfig, SqliteStore, TrajectoryQuery, TrajectoryStore};
+use dart_curation::{SqliteArchive, TrajectoryQuery};
 use dart_trainer::CheckpointDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    archive,
     args::{Cli, Command, ConfigArgs, EvalArgs, ShowArgs, TrainArgs},
     config::{ClockConfig, RunConfig},
     fault::{self, Fault},
+    fault_points,
     report::Stage,
     run_dir::RunDir,
     session::Session,
@@ -29,17 +31,25 @@ pub fn main() -> ExitCode {
         )
         .with_writer(std::io::stderr)
         .init();
-    let done = match Cli::parse().command {
-        Command::Train(args) => train_command(&args, None),
-        Command::Eval(args) => eval(&args),
-        Command::Show(args) => block_on(ClockConfig::Real, |_| show_command(args)),
-    };
+    let done = run_command(Cli::parse().command);
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", fault::one_line(&error));
             ExitCode::from(fault::exit_code(&error))
         }
+    }
+}
+
+fn run_command(command: Command) -> Result<()> {
+    fault_points::arm()?;
+    match command {
+        Command::Train(args) => train_command(&args, None),
+        Command::Eval(args) => eval(&args),
+        Command::Show(args) => block_on(ClockConfig::Real, |_| show_command(args)),
+        Command::Inspect(args) => block_on(ClockConfig::Real, |_| archive::inspect(args)),
+        Command::Export(args) => block_on(ClockConfig::Real, |_| archive::export(args)),
+        Command::Import(args) => block_on(ClockConfig::Real, |_| archive::import(args)),
     }
 }
 
@@ -76,7 +86,8 @@ fn train_command(args: &TrainArgs, world: Option<World>) -> Result<()> {
         let mut session = Session::open(config, run, world, cancel).await?;
         let trained = train::run(&mut session, resume).await;
         print!("{}", session.summary.table());
-        trained
+        let closed = session.close().await;
+        trained.and(closed)
     })
 }
 
@@ -121,7 +132,7 @@ fn eval(args: &EvalArgs) -> Result<()> {
         session.summary.held_out.insert(Stage::Final, splits);
         session.write_summary()?;
         print!("{}", session.summary.table());
-        Ok(())
+        session.close().await
     })
 }
 
@@ -145,7 +156,7 @@ fn find_checkpoint(path: &Path) -> Result<std::path::PathBuf> {
 
 async fn show_command(args: ShowArgs) -> Result<()> {
     let run = RunDir::open(&args.run_dir)?;
-    let store = SqliteStore::open_with(&run.store(), SqliteConfig::default()).await?;
+    let store = SqliteArchive::open(run.store()).await?;
     if args.list {
         let query = TrajectoryQuery {
             limit: 1000,
@@ -162,10 +173,10 @@ async fn show_command(args: ShowArgs) -> Result<()> {
     let id = which(&store, args.trajectory.as_deref()).await?;
     let trajectory = store.get(id).await?.ok_or_else(|| {
         Fault::new(format!(
-            "there is no trajectory {id} in {}",
+            "{} does not hold the steps of trajectory {id}",
             run.path().display()
         ))
-        .remedy("list them with --list")
+        .remedy("list them with --list; store.retention says how many stay")
     })?;
     let out = args
         .out
@@ -175,7 +186,7 @@ async fn show_command(args: ShowArgs) -> Result<()> {
     Ok(())
 }
 
-async fn which(store: &SqliteStore, given: Option<&str>) -> Result<TrajectoryId> {
+async fn which(store: &SqliteArchive, given: Option<&str>) -> Result<TrajectoryId> {
     if let Some(text) = given {
         return Ok(text.parse()?);
     }

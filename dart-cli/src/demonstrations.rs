@@ -27,6 +27,8 @@ pub(crate) struct Experts {
     pub(crate) perturb: f64,
     pub(crate) seed: u64,
     pub(crate) cancel: CancellationToken,
+    /// Episodes that were shown before, by the same experts in an earlier process.
+    pub(crate) skip: usize,
 }
 
 impl Experts {
@@ -40,7 +42,7 @@ impl Experts {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let mut running = JoinSet::new();
         for first in 0..environments {
-            let episodes = (first..limit.unwrap_or(usize::MAX)).step_by(environments);
+            let episodes = (self.skip + first..limit.unwrap_or(usize::MAX)).step_by(environments);
             running.spawn(self.clone().demonstrate(episodes, sender.clone()));
         }
         (receiver, running)
@@ -106,6 +108,7 @@ pub(crate) struct Buffer {
     reuse: u32,
     /// Whether no new ones will come, so that none may leave.
     complete: bool,
+    arrived: usize,
     rng: ChaCha8Rng,
 }
 
@@ -122,11 +125,13 @@ impl Buffer {
             capacity,
             reuse,
             complete: false,
+            arrived: 0,
             rng,
         }
     }
 
     pub(crate) fn push(&mut self, demonstration: Demonstration) {
+        self.arrived += 1;
         if self.items.len() >= self.capacity {
             self.items.pop_front();
         }
@@ -134,6 +139,11 @@ impl Buffer {
             demonstration,
             uses: 0,
         });
+    }
+
+    /// Demonstrations that were ever in it.
+    pub(crate) const fn arrived(&self) -> usize {
+        self.arrived
     }
 
     /// No new ones will come.

@@ -40,6 +40,11 @@ pub(crate) enum RunEvent {
     Checkpoint {
         version: u64,
     },
+    Resumed {
+        version: u64,
+        taken_in: usize,
+        left: usize,
+    },
 }
 
 impl EventFile {

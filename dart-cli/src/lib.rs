@@ -9,6 +9,7 @@
 //! | [`args`], [`config`], [`fault`] | command line, experiment, mistakes in either |
 //! | [`run_dir`], [`report`] | the folder of a run, its summary and table |
 //! | [`show`] | a stored trajectory as pictures |
+//! | [`archive`] | what is stored: looked at, taken out, brought in |
 //! | [`simulated`] | latencies on the simulated clock |
 
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@
     reason = "a command-line program talks to its user"
 )]
 
+pub mod archive;
 pub mod args;
 pub mod config;
 pub mod fault;
@@ -28,6 +30,7 @@ pub mod simulated;
 mod commands;
 mod demonstrations;
 mod events;
+mod fault_points;
 mod held_out;
 mod metrics;
 mod progress;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
-use dart_core::{Batch, Commit, Curator, LearnerReport, PolicyVersion};
+use dart_core::{Batch, Commit, Curator, LearnerReport, PolicyVersion, fault};
 use dart_rollout::RolloutCluster;
 use tokio::time::Instant;
 
@@ -129,9 +129,18 @@ impl Turn {
         session.set_version(report.version);
         state.steps += 1;
         state.seconds = self.before + self.start.elapsed().as_secs_f64();
+        fault::point("learner.stepped");
         session.publish().await?;
-        let every = session.config.training.checkpoint_every;
-        let due = state.steps.is_multiple_of(every);
+        let limits = &session.config.training;
+        let due = state.steps.is_multiple_of(limits.checkpoint_every);
+        if state.steps >= limits.max_steps {
+            // What would be started now, nobody would train on.
+            session.curator.close();
+        }
+        if session.config.curation.max_staleness == 0 {
+            // A decision by the old weights would be too old when it comes back.
+            session.pool.settled().await;
+        }
         let version = report.version;
         session
             .curator
@@ -141,6 +150,7 @@ impl Turn {
                 checkpoint: None,
             })
             .await?;
+        fault::point("batch.committed");
         if due {
             session.checkpoint(*state).await?;
         }

@@ -11,7 +11,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{BufWriter, Write},
+    io::{BufWriter, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -100,18 +100,27 @@ impl RunDir {
         write().with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// A file of JSON lines that is appended to.
+    /// A file of JSON lines that is appended to. A last line that a crash cut stays one by itself.
     ///
     /// # Errors
     /// If it cannot be opened.
     pub fn lines(&self, name: &str) -> Result<JsonLines> {
         let path = self.0.join(name);
-        let file = OpenOptions::new().create(true).append(true).open(&path);
-        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-        Ok(JsonLines {
-            path,
-            file: BufWriter::new(file),
-        })
+        let open = || -> std::io::Result<BufWriter<File>> {
+            let mut options = OpenOptions::new();
+            let mut file = options.create(true).append(true).read(true).open(&path)?;
+            let mut last = [b'\n'];
+            if file.metadata()?.len() > 0 {
+                file.seek(SeekFrom::End(-1))?;
+                file.read_exact(&mut last)?;
+            }
+            if last != [b'\n'] {
+                file.write_all(b"\n")?;
+            }
+            Ok(BufWriter::new(file))
+        };
+        let file = open().with_context(|| format!("cannot open {}", path.display()))?;
+        Ok(JsonLines { path, file })
     }
 }
 
@@ -158,5 +167,17 @@ mod tests {
         assert!(again.contains("--resume"), "{again}");
         assert!(RunDir::open(&path).is_ok());
         assert!(RunDir::open(folder.path()).is_err());
+    }
+
+    #[test]
+    fn a_line_that_a_crash_cut_harms_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(Some(folder.path()), "x").unwrap();
+        run.lines("e").unwrap().push(&1).unwrap();
+        let path = folder.path().join("e");
+        fs::write(&path, "1\n{\"cut").unwrap();
+        run.lines("e").unwrap().push(&2).unwrap();
+        run.lines("e").unwrap().push(&3).unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), "1\n{\"cut\n2\n3\n");
     }
 }

@@ -1,30 +1,33 @@
 //! Everything that a run holds, joined: the only place where the parts meet.
 
+mod parts;
+
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 use dart_core::{
-    BatchId, Curator, DemonstrationEncoder, EnvironmentFactory, Error, ErrorKind, Policy,
-    PolicyVersion, Sampling, Split, Task, Trajectory,
+    BatchId, Curator, DemonstrationEncoder, EnvironmentFactory, Policy, PolicyVersion, Sampling,
+    Split, Task, Trajectory, fault,
 };
-use dart_curation::{
-    DataManager, MemoryStore, SqliteConfig, SqliteStore, TrajectoryStore, imitation_batch,
-};
-use dart_policy::{Encoder, VlmModel, VlmPolicy};
+use dart_curation::{DataManager, Recovered, TrajectoryStore, imitation_batch};
+use dart_policy::{Encoder, VlmModel};
 use dart_rollout::PolicyPool;
-use dart_trainer::{Checkpoint, CheckpointDir, GrpoLearner, LearnerHandle};
+use dart_trainer::{Checkpoint, CheckpointDir, LearnerHandle, Sealed};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use self::parts::{learner, move_files, policies, reset_folder, store};
 use crate::{
     config::{ClockConfig, RunConfig},
     demonstrations::Experts,
     events::{EventFile, RunEvent},
+    fault::Fault,
     held_out::HeldOut,
     report::Summary,
     ring::RingState,
     run_dir::{JsonLines, RunDir},
     simulated::SlowFactory,
+    warm_start::WarmStartReport,
     wiring::World,
 };
 
@@ -39,6 +42,9 @@ const SCORED_AT_ONCE: usize = 64;
 pub(crate) struct RunState {
     pub(crate) ring: RingState,
     pub(crate) summary: Summary,
+    /// How far the warm start had come, if it was not over yet.
+    #[serde(default)]
+    pub(crate) warm_start: Option<WarmStartReport>,
 }
 
 /// Everything that a run holds.
@@ -71,7 +77,7 @@ impl Session {
     ) -> Result<Self> {
         let events = EventFile::new(
             run.lines("events.jsonl")?,
-            config.clock != ClockConfig::Real,
+            config.clock != ClockConfig::Real || config.training.log_episodes,
         );
         let model = VlmModel::new(&config.model, config.seed)?;
         let pool = Arc::new(policies(&config, &model, &events)?);
@@ -141,6 +147,7 @@ impl Session {
             perturb: self.config.warm_start.perturb,
             seed: self.config.seed,
             cancel: self.cancel.clone(),
+            skip: 0,
         }
     }
 
@@ -172,33 +179,87 @@ impl Session {
         Ok(())
     }
 
-    /// Writes a checkpoint of the whole run.
+    /// Writes a checkpoint of the whole run at a point of reinforcement learning.
     pub(crate) async fn checkpoint(&mut self, ring: RingState) -> Result<()> {
+        self.write_checkpoint(ring, None).await
+    }
+
+    /// Writes a checkpoint in the middle of the warm start.
+    pub(crate) async fn checkpoint_warm_start(&mut self, report: WarmStartReport) -> Result<()> {
+        self.write_checkpoint(RingState::default(), Some(report))
+            .await
+    }
+
+    /// Files first, then the pointer and what was used, in one transaction, then `LATEST`. A crash
+    /// in between leaves the checkpoint before, or this one; the pointer in the store says which.
+    async fn write_checkpoint(
+        &mut self,
+        ring: RingState,
+        warm_start: Option<WarmStartReport>,
+    ) -> Result<()> {
         let staging = self.run.path().join(".staging");
         reset_folder(&staging)?;
         self.learner.save(staging.clone()).await?;
-        std::fs::write(staging.join(CURATOR), self.curator.snapshot().await?)?;
+        fault::point("run.learner-saved");
+        self.curator.start_at(self.version);
+        let curator = self.curator.checkpoint()?;
+        std::fs::write(staging.join(CURATOR), &curator.snapshot)?;
         let state = RunState {
             ring,
             summary: self.summary.clone(),
+            warm_start,
         };
         std::fs::write(staging.join(STATE), serde_json::to_vec_pretty(&state)?)?;
         let (checkpoints, version) = (self.checkpoints.clone(), self.version);
-        let write = move || checkpoints.write(version, |folder| move_files(&staging, folder));
-        match self.config.clock {
-            ClockConfig::Simulated { .. } => write()?,
-            ClockConfig::Real => tokio::task::spawn_blocking(write).await??,
-        };
+        let sealed = self.blocking(move || {
+            let draft = checkpoints.begin(version)?;
+            move_files(&staging, draft.path())?;
+            draft.seal()
+        });
+        let sealed: Sealed = sealed.await?;
+        let oldest_kept = sealed.oldest_kept()?;
+        self.curator
+            .seal(curator, sealed.name(), oldest_kept)
+            .await?;
+        fault::point("run.pointer-written");
+        self.blocking(move || sealed.publish()).await?;
         self.events
             .push(&RunEvent::Checkpoint { version: version.0 });
         Ok(())
     }
 
-    /// Goes back to the newest valid checkpoint; `None` if there is none.
+    /// Runs what waits for the disk; on the simulated clock at once.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> dart_core::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        Ok(match self.config.clock {
+            ClockConfig::Simulated { .. } => work()?,
+            ClockConfig::Real => tokio::task::spawn_blocking(work).await??,
+        })
+    }
+
+    /// Goes back to the newest valid checkpoint up to the pointer in the store, or up to `LATEST` if
+    /// the store has none; `None` if there is none.
     pub(crate) async fn restore(&mut self) -> Result<Option<RunState>> {
-        let Some(found) = self.checkpoints.newest_valid()? else {
+        let found = match self.store.pointer().await? {
+            Some(pointer) => self.checkpoints.newest_valid_up_to(pointer.version)?,
+            None => self.checkpoints.newest_valid()?,
+        };
+        let Some(found) = found else {
+            if !self.checkpoints.is_empty()? {
+                let folder = self.run.checkpoints();
+                let message = format!("no checkpoint in {} can be read", folder.display());
+                let fault = Fault::new(message).remedy("begin anew in another folder");
+                return Err(fault.into());
+            }
             // Nothing of what is stored was trained on in the lineage that begins now.
             self.store.rewind(PolicyVersion(0)).await?;
+            self.events.push(&RunEvent::Resumed {
+                version: 0,
+                taken_in: 0,
+                left: 0,
+            });
             return Ok(None);
         };
         let state = self.restore_from(&found).await.with_context(|| {
@@ -216,6 +277,18 @@ impl Session {
         self.curator
             .restore(&std::fs::read(found.path.join(CURATOR))?)
             .await?;
+        let recovered = self.curator.recover().await?;
+        self.events.push(&RunEvent::Resumed {
+            version: found.version.0,
+            taken_in: recovered.taken_in,
+            left: recovered.left,
+        });
+        if recovered != Recovered::default() {
+            eprintln!(
+                "finished after the checkpoint: {} trajectories taken in, {} by weights that are lost",
+                recovered.taken_in, recovered.left
+            );
+        }
         self.summary = state.summary.clone();
         self.publish().await?;
         self.pool.settled().await;
@@ -230,76 +303,16 @@ impl Session {
         Ok(())
     }
 
+    /// Finishes what is being stored and lets go of the folder.
+    pub(crate) async fn close(&self) -> Result<()> {
+        Ok(self.store.close().await?)
+    }
+
     /// Writes `summary.json`.
     pub(crate) fn write_summary(&self) -> Result<()> {
         self.run
             .write("summary.json", &serde_json::to_vec_pretty(&self.summary)?)
     }
-}
-
-/// Policies of the run: `workers` copies of the model, each on its own thread.
-fn policies(config: &RunConfig, model: &VlmModel, events: &EventFile) -> Result<PolicyPool> {
-    let mut workers: Vec<Arc<dyn Policy>> = Vec::new();
-    for _ in 0..config.policy.workers {
-        let worker = &config.policy.worker;
-        workers.push(match config.clock {
-            ClockConfig::Real => Arc::new(VlmPolicy::spawn(model, worker)?),
-            ClockConfig::Simulated { .. } => Arc::new(VlmPolicy::inline(model, worker)?),
-        });
-    }
-    let sink = Arc::new(events.clone());
-    Ok(PolicyPool::with(
-        workers,
-        config.policy.pool.clone(),
-        Some(sink),
-    )?)
-}
-
-fn learner(config: &RunConfig, model: VlmModel) -> Result<LearnerHandle> {
-    let mut settings = config.trainer.clone();
-    settings.seed = config.seed;
-    let learner = Box::new(GrpoLearner::new(model, settings)?);
-    Ok(match config.clock {
-        ClockConfig::Real => LearnerHandle::spawn(learner)?,
-        ClockConfig::Simulated { .. } => LearnerHandle::inline(learner),
-    })
-}
-
-async fn store(config: &RunConfig, run: &RunDir) -> Result<Arc<dyn TrajectoryStore>> {
-    Ok(match config.clock {
-        ClockConfig::Real => {
-            Arc::new(SqliteStore::open_with(&run.store(), SqliteConfig::default()).await?)
-        }
-        ClockConfig::Simulated { .. } => Arc::new(MemoryStore::new()),
-    })
-}
-
-fn reset_folder(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        std::fs::remove_dir_all(folder)?;
-    }
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
-}
-
-/// Moves every file of `from` into `to`, on the same file system.
-fn move_files(from: &Path, to: &Path) -> dart_core::Result<()> {
-    let moved = || -> std::io::Result<()> {
-        for entry in std::fs::read_dir(from)? {
-            let entry = entry?;
-            std::fs::rename(entry.path(), to.join(entry.file_name()))?;
-        }
-        std::fs::remove_dir(from)
-    };
-    moved().map_err(|error| {
-        Error::new(
-            ErrorKind::Storage,
-            "dart-cli",
-            "checkpoint",
-            "files cannot be moved",
-        )
-        .with("folder", to.display())
-        .caused_by(error)
-    })
 }
 
 /// Tasks of every split, shared.

@@ -8,7 +8,7 @@ use crate::{
     report::Stage,
     ring::{self, RingState},
     session::{RunState, Session},
-    warm_start,
+    warm_start::{self, WarmStartReport},
 };
 
 /// Trains from nothing, or goes on from the newest checkpoint.
@@ -21,8 +21,16 @@ pub(crate) async fn run(session: &mut Session, resume: bool) -> Result<()> {
     };
     let before = session.summary.train_seconds;
     let ring = match state {
-        Some(state) => state.ring,
-        None => begin(session).await?,
+        Some(RunState {
+            warm_start: None,
+            ring,
+            ..
+        }) => ring,
+        Some(RunState {
+            warm_start: Some(report),
+            ..
+        }) => begin(session, Some(report)).await?,
+        None => begin(session, None).await?,
     };
     let ring = ring::run(session, ring).await?;
     session.summary.learner_steps = ring.steps;
@@ -41,16 +49,19 @@ pub(crate) async fn run(session: &mut Session, resume: bool) -> Result<()> {
     Ok(())
 }
 
-/// Everything before reinforcement learning.
-async fn begin(session: &mut Session) -> Result<RingState> {
-    evaluate(session, Stage::Untrained).await?;
+/// Everything before reinforcement learning, from where the warm start stands.
+async fn begin(session: &mut Session, done: Option<WarmStartReport>) -> Result<RingState> {
+    if done.is_none() {
+        evaluate(session, Stage::Untrained).await?;
+    }
     if session.config.warm_start.enabled {
-        let report = warm_start::run(session).await?;
+        let report = warm_start::run(session, done.unwrap_or_default()).await?;
         session.summary.warm_start_steps = report.steps;
         session.summary.warm_start_seconds = report.seconds;
         if session.cancel.is_cancelled() {
             return Err(interrupted());
         }
+        session.curator.start_at(session.version());
         let filled = warm_start::fill_pool(session).await?;
         tracing::info!(filled, "demonstrations entered the experience pool");
     }

@@ -7,6 +7,7 @@ use dart_core::{BatchId, LearnerReport, Sampling};
 use dart_rollout::Demonstration;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
@@ -16,25 +17,37 @@ use crate::{
     session::Session,
 };
 
-/// What a warm start did.
-#[derive(Clone, Copy, Debug, Default)]
+/// What a warm start did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WarmStartReport {
     pub(crate) steps: u64,
     pub(crate) seconds: f64,
+    /// Demonstrations that arrived.
+    shown: usize,
 }
 
 /// Imitates until the configured seconds or steps are over, then hands the weights to the policies.
-pub(crate) async fn run(session: &mut Session) -> Result<WarmStartReport> {
+/// It goes on from `report`, writes a checkpoint now and then, and another one at its end or at a
+/// signal.
+pub(crate) async fn run(
+    session: &mut Session,
+    mut report: WarmStartReport,
+) -> Result<WarmStartReport> {
     let config = session.config.warm_start.clone();
-    let experts = session.experts();
+    let mut experts = session.experts();
+    if config.demonstrations.is_none() {
+        experts.skip = report.shown;
+    }
     let (mut arriving, mut running) = experts.start(config.environments, config.demonstrations);
-    let rng = ChaCha8Rng::seed_from_u64(session.config.seed);
+    let mut rng = ChaCha8Rng::seed_from_u64(session.config.seed);
+    rng.set_stream(report.steps);
     let mut buffer = Buffer::new(config.buffer, config.reuse, rng);
     let start = Instant::now();
+    let (before, shown_before) = (report.seconds, experts.skip);
+    let mut saved = report.seconds;
     let mut progress = Progress::new("warm start");
-    let mut report = WarmStartReport::default();
     while report.steps < config.max_steps && !session.cancel.is_cancelled() {
-        report.seconds = start.elapsed().as_secs_f64();
+        report.seconds = before + start.elapsed().as_secs_f64();
         if report.seconds >= config.max_seconds {
             break;
         }
@@ -45,11 +58,17 @@ pub(crate) async fn run(session: &mut Session) -> Result<WarmStartReport> {
         let batch = buffer.draw(BatchId(report.steps), config.batch_samples)?;
         let samples = batch.samples.len();
         let step = session.learner.step(batch).await?;
+        session.set_version(step.version);
         report.steps += 1;
+        report.shown = shown_before + buffer.arrived();
         session
             .metrics
             .push(&StepRecord::imitation(report.seconds, samples, &step))?;
         show(&mut progress, &config, &report, &step);
+        if report.seconds - saved >= config.checkpoint_every_seconds {
+            saved = report.seconds;
+            session.checkpoint_warm_start(report).await?;
+        }
     }
     drop(arriving);
     while let Some(ended) = running.join_next().await {
@@ -60,6 +79,7 @@ pub(crate) async fn run(session: &mut Session) -> Result<WarmStartReport> {
         report.steps, report.seconds
     ));
     session.publish().await?;
+    session.checkpoint_warm_start(report).await?;
     Ok(report)
 }
 

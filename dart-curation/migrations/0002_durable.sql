@@ -5,12 +5,14 @@
 -- body: whether the steps are still here; the retention rule lets old ones go.
 -- claim: the fence of whoever works on it now.
 -- failures: attempts that ended badly.
+-- imported: a demonstration, or brought in from another run; no rollout of this one.
 ALTER TABLE trajectories ADD COLUMN digest BLOB CHECK (length(digest) = 32);
 ALTER TABLE trajectories ADD COLUMN newest_version INTEGER;
 ALTER TABLE trajectories ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE trajectories ADD COLUMN body INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE trajectories ADD COLUMN claim INTEGER;
 ALTER TABLE trajectories ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE trajectories ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;
 
 UPDATE trajectories SET newest_version =
     (SELECT max(version) FROM steps WHERE trajectory = seq);

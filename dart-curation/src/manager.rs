@@ -141,7 +141,7 @@ impl DataManager {
             step.decision.validate()?;
         }
         let trajectory = Arc::new(trajectory);
-        self.store.put(trajectory.clone()).await?;
+        self.store.import(trajectory.clone()).await?;
         self.update(|ledger| ledger.add_to_pool(&trajectory, provenance));
         Ok(())
     }

@@ -5,7 +5,7 @@ mod load;
 use std::path::Path;
 
 use dart_core::Split;
-use dart_curation::CurationConfig;
+use dart_curation::{CurationConfig, SqliteConfig};
 use dart_policy::{ModelConfig, PolicyConfig};
 use dart_rollout::{PoolConfig, RolloutConfig};
 use dart_trainer::TrainerConfig;
@@ -38,6 +38,8 @@ pub struct RunConfig {
     pub warm_start: WarmStartConfig,
     /// What is rolled out and what is trained on.
     pub curation: CurationConfig,
+    /// How trajectories are stored, and how long.
+    pub store: SqliteConfig,
     /// The cluster of environments.
     pub rollout: RolloutConfig,
     /// The learner.
@@ -59,6 +61,7 @@ impl Default for RunConfig {
             policy: PolicySection::default(),
             warm_start: WarmStartConfig::default(),
             curation: CurationConfig::default(),
+            store: SqliteConfig::default(),
             rollout: RolloutConfig::default(),
             trainer: TrainerConfig::default(),
             training: TrainingConfig::default(),
@@ -156,6 +159,8 @@ pub struct WarmStartConfig {
     pub perturb: f64,
     /// Instances of each task whose demonstration enters the experience pool. Default 32.
     pub pool_seeds: u64,
+    /// Seconds between two checkpoints of the warm start. Default 30.
+    pub checkpoint_every_seconds: f64,
 }
 
 impl Default for WarmStartConfig {
@@ -171,6 +176,7 @@ impl Default for WarmStartConfig {
             reuse: 1,
             perturb: 0.0,
             pool_seeds: 32,
+            checkpoint_every_seconds: 30.0,
         }
     }
 }
@@ -187,6 +193,9 @@ pub struct TrainingConfig {
     pub checkpoint_every: u64,
     /// Checkpoints kept. Default 3.
     pub keep_checkpoints: usize,
+    /// Whether events.jsonl names every episode on the real clock too. Default false: there are a
+    /// thousand a second, and each is in the store.
+    pub log_episodes: bool,
 }
 
 impl Default for TrainingConfig {
@@ -196,6 +205,7 @@ impl Default for TrainingConfig {
             max_steps: 1_000_000,
             checkpoint_every: 50,
             keep_checkpoints: 3,
+            log_episodes: false,
         }
     }
 }
@@ -239,6 +249,10 @@ impl RunConfig {
         let positive = [
             ("policy.workers", self.policy.workers as f64),
             ("warm_start.max_seconds", self.warm_start.max_seconds),
+            (
+                "warm_start.checkpoint_every_seconds",
+                self.warm_start.checkpoint_every_seconds,
+            ),
             (
                 "warm_start.batch_samples",
                 self.warm_start.batch_samples as f64,

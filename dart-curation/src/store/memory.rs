@@ -19,6 +19,7 @@ use crate::error::{CurationError, Result as Checked};
 #[derive(Debug)]
 struct Row {
     order: u64,
+    imported: bool,
     body: Arc<Trajectory>,
     claim: Option<Fence>,
     failures: u32,
@@ -69,7 +70,7 @@ impl MemoryStore {
 }
 
 impl Inner {
-    fn put(&mut self, trajectory: Arc<Trajectory>) -> Checked<()> {
+    fn put(&mut self, trajectory: Arc<Trajectory>, imported: bool) -> Checked<()> {
         let id = trajectory.id;
         let held = self.rows.get(&id).is_some_and(|row| row.claim.is_some());
         if held || self.used.contains_key(&id) {
@@ -84,6 +85,7 @@ impl Inner {
         self.last_order += 1;
         let row = Row {
             order: self.last_order,
+            imported,
             body: trajectory,
             claim: None,
             failures: 0,
@@ -204,8 +206,13 @@ impl Inner {
 #[async_trait]
 impl TrajectoryStore for MemoryStore {
     async fn put(&self, trajectory: Arc<Trajectory>) -> Result<()> {
-        let put = self.lock().put(trajectory);
+        let put = self.lock().put(trajectory, false);
         put.map_err(|error| error.during("store a trajectory"))
+    }
+
+    async fn import(&self, trajectory: Arc<Trajectory>) -> Result<()> {
+        let put = self.lock().put(trajectory, true);
+        put.map_err(|error| error.during("store a trajectory from elsewhere"))
     }
 
     async fn get(&self, id: TrajectoryId) -> Result<Option<Arc<Trajectory>>> {
@@ -229,7 +236,7 @@ impl TrajectoryStore for MemoryStore {
         let mut found: Vec<_> = inner
             .rows
             .values()
-            .filter(|row| row.order > watermark)
+            .filter(|row| row.order > watermark && !row.imported)
             .collect();
         found.sort_by_key(|row| row.order);
         Ok(found.into_iter().map(|row| inner.summary(row)).collect())

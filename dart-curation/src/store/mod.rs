@@ -47,13 +47,17 @@ pub trait TrajectoryStore: Send + Sync {
     /// Keeps a trajectory.
     async fn put(&self, trajectory: Arc<Trajectory>) -> Result<()>;
 
+    /// Keeps a trajectory that is no rollout of this run: a demonstration, or one of another run.
+    /// [`after`](Self::after) does not name it.
+    async fn import(&self, trajectory: Arc<Trajectory>) -> Result<()>;
+
     /// The trajectory, or `None` if there is none (any more).
     async fn get(&self, id: TrajectoryId) -> Result<Option<Arc<Trajectory>>>;
 
     /// Names trajectories, the latest first.
     async fn list(&self, query: &TrajectoryQuery) -> Result<Vec<TrajectorySummary>>;
 
-    /// Names what was stored after `watermark`, oldest first.
+    /// Names what was stored after `watermark`, oldest first; not what was imported.
     async fn after(&self, watermark: u64) -> Result<Vec<TrajectorySummary>>;
 
     /// The order of the trajectory stored last.

@@ -13,4 +13,5 @@ mod properties;
 mod recovery;
 mod resume;
 mod ring;
+mod soak;
 mod store;

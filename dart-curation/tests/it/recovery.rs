@@ -5,7 +5,10 @@ use std::sync::Arc;
 use dart_core::{Commit, Curator, PolicyVersion};
 use dart_curation::{DataManager, MemoryStore, SqliteStore, TrajectoryStore};
 
-use crate::common::{answer, group, manager_on, plain, request, scored};
+use crate::{
+    common::{answer, group, manager_on, plain, request, scored},
+    store::trajectory,
+};
 
 async fn seal(manager: &DataManager) -> Vec<u8> {
     let checkpoint = manager.checkpoint().unwrap();
@@ -26,6 +29,9 @@ async fn nothing_finished_is_lost(store: Arc<dyn TrajectoryStore>) {
     let done = answer(&half, scored(1.0), 2, PolicyVersion(0));
     manager.ingest(done).await.unwrap();
     drop(manager);
+
+    // A demonstration that was shown again meanwhile is no rollout.
+    store.import(Arc::new(trajectory(77))).await.unwrap();
 
     let restored = manager_on(plain(), store.clone());
     restored.restore(&snapshot).await.unwrap();

@@ -159,6 +159,12 @@ impl TrajectoryStore for SqliteStore {
         Ok(())
     }
 
+    async fn import(&self, trajectory: Arc<Trajectory>) -> dart_core::Result<()> {
+        let put = self.order(Job::Import(trajectory)).await;
+        put.map(drop)
+            .map_err(|error| error.during("store a trajectory from elsewhere"))
+    }
+
     async fn get(&self, id: TrajectoryId) -> dart_core::Result<Option<Arc<Trajectory>>> {
         if let Some(body) = locked(&self.cache).get(id) {
             return Ok(Some(body));

@@ -67,7 +67,8 @@ impl Plan {
                 .fetch_optional(&mut *connection)
                 .await?;
         let cut: Option<(i64,)> = sqlx::query_as(
-            "SELECT seq FROM trajectories WHERE body = 1 ORDER BY seq DESC LIMIT 1 OFFSET ?1",
+            "SELECT seq FROM trajectories WHERE body = 1 AND imported = 0
+             ORDER BY seq DESC LIMIT 1 OFFSET ?1",
         )
         .bind(i64::try_from(trajectories).unwrap_or(i64::MAX))
         .fetch_optional(&mut *connection)
@@ -90,7 +91,8 @@ impl Plan {
     ) -> Result<bool> {
         let rows = sqlx::query(
             "SELECT seq, id FROM trajectories
-             WHERE body = 1 AND seq >= ?1 AND seq < ?2 AND claim IS NULL ORDER BY seq LIMIT ?3",
+             WHERE body = 1 AND seq >= ?1 AND seq < ?2 AND claim IS NULL AND imported = 0
+             ORDER BY seq LIMIT ?3",
         )
         .bind(self.next)
         .bind(self.end)

@@ -9,8 +9,12 @@ use super::{
 use crate::error::{CurationError, Result};
 
 /// Writes one trajectory. The inner error is of this one alone, which has then written nothing.
-pub(super) async fn put(tx: &mut Tx<'_>, record: &TrajectoryRecord) -> Result<Result<()>> {
-    let Some((seq, revision)) = put_row(tx, record).await? else {
+pub(super) async fn put(
+    tx: &mut Tx<'_>,
+    record: &TrajectoryRecord,
+    imported: bool,
+) -> Result<Result<()>> {
+    let Some((seq, revision)) = put_row(tx, record, imported).await? else {
         return answered(tx, record).await;
     };
     if revision > 0 {
@@ -28,17 +32,21 @@ pub(super) async fn put(tx: &mut Tx<'_>, record: &TrajectoryRecord) -> Result<Re
 }
 
 /// The row's number and how often it was there before; `None` if the row that is there must stay.
-async fn put_row(tx: &mut Tx<'_>, record: &TrajectoryRecord) -> Result<Option<(i64, i64)>> {
+async fn put_row(
+    tx: &mut Tx<'_>,
+    record: &TrajectoryRecord,
+    imported: bool,
+) -> Result<Option<(i64, i64)>> {
     let body = &record.body;
     let task = task_row(tx, record).await?;
     let versions = body.steps.iter().map(|step| step.decision.version.0 as i64);
     let row = sqlx::query_as(
         "INSERT INTO trajectories (id, group_id, task, task_id, seed, instruction, outcome, reward,
-             stop, error, steps, oldest_version, newest_version, digest)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+             stop, error, steps, oldest_version, newest_version, digest, imported)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
          ON CONFLICT (id) DO UPDATE SET group_id = ?2, task = ?3, task_id = ?4, seed = ?5,
              instruction = ?6, outcome = ?7, reward = ?8, stop = ?9, error = ?10, steps = ?11,
-             oldest_version = ?12, newest_version = ?13, digest = ?14, body = 1, failures = 0,
+             oldest_version = ?12, newest_version = ?13, digest = ?14, imported = imported & ?15, body = 1, failures = 0,
              revision = revision + 1
          WHERE claim IS NULL AND NOT EXISTS (SELECT 1 FROM used WHERE trajectory = seq)
          RETURNING seq, revision",
@@ -57,6 +65,7 @@ async fn put_row(tx: &mut Tx<'_>, record: &TrajectoryRecord) -> Result<Option<(i
     .bind(versions.clone().min())
     .bind(versions.max())
     .bind(&record.digest[..])
+    .bind(imported)
     .fetch_optional(&mut **tx)
     .await?;
     Ok(row)

@@ -136,7 +136,7 @@ impl Reader {
 
     pub(super) async fn after(&self, watermark: u64) -> Result<Vec<TrajectorySummary>> {
         let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
-            "{SUMMARIES} WHERE seq > ?1 ORDER BY seq"
+            "{SUMMARIES} WHERE seq > ?1 AND imported = 0 ORDER BY seq"
         )))
         .bind(watermark as i64)
         .fetch_all(&mut *self.connection.lock().await)

@@ -38,6 +38,8 @@ const FULL_PAUSE: Duration = Duration::from_millis(250);
 pub(super) enum Job {
     /// Keep a trajectory.
     Put(Arc<Trajectory>),
+    /// Keep one that is no rollout of this run.
+    Import(Arc<Trajectory>),
     /// Take trajectories to work on.
     Claim(Wish),
     /// End a claim without a use.
@@ -278,7 +280,7 @@ pub(super) async fn limit(connection: &mut SqliteConnection, pages: Option<u64>)
 
 fn prepare(job: &Job, blobs: &Blobs) -> Result<Prepared> {
     match job {
-        Job::Put(body) => {
+        Job::Put(body) | Job::Import(body) => {
             let record = TrajectoryRecord::of(body.clone(), blobs)?;
             Ok(Prepared::Put(record.into()))
         }
@@ -309,12 +311,14 @@ async fn apply(
 ) -> Result<Result<Answer>> {
     let done = |result: Result<()>| result.map(|()| Answer::Done);
     Ok(match (job, prepared) {
-        (_, Prepared::Put(record)) => done(put(tx, &record).await?),
+        (job, Prepared::Put(record)) => {
+            done(put(tx, &record, matches!(job, Job::Import(_))).await?)
+        }
         (Job::Claim(wish), _) => queue::claim(tx, wish, now).await?.map(Answer::Claimed),
         (Job::GiveBack(fence), _) => done(Ok(queue::give_back(tx, *fence).await?)),
         (Job::Fail(id, reason), _) => Ok(Answer::Failed(queue::fail(tx, *id, reason).await?)),
         (Job::Seal(seal), _) => done(queue::seal(tx, seal).await?),
         (Job::Rewind(version), _) => Ok(Answer::Rewound(queue::rewind(tx, *version).await?)),
-        (Job::Put(_) | Job::Close, _) => Err(CurationError::WriterGone),
+        (Job::Put(_) | Job::Import(_) | Job::Close, _) => Err(CurationError::WriterGone),
     })
 }

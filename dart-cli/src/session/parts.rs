@@ -1,0 +1,83 @@
+//! How each part of a session is made, and how its files are moved.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::{Context, Result};
+use dart_core::{Error, ErrorKind, Policy};
+use dart_curation::{MemoryStore, SqliteStore, TrajectoryStore};
+use dart_policy::{VlmModel, VlmPolicy};
+use dart_rollout::PolicyPool;
+use dart_trainer::{GrpoLearner, LearnerHandle};
+
+use crate::{
+    config::{ClockConfig, RunConfig},
+    events::EventFile,
+    run_dir::RunDir,
+};
+
+/// Policies of the run: `workers` copies of the model, each on its own thread.
+pub(super) fn policies(
+    config: &RunConfig,
+    model: &VlmModel,
+    events: &EventFile,
+) -> Result<PolicyPool> {
+    let mut workers: Vec<Arc<dyn Policy>> = Vec::new();
+    for _ in 0..config.policy.workers {
+        let worker = &config.policy.worker;
+        workers.push(match config.clock {
+            ClockConfig::Real => Arc::new(VlmPolicy::spawn(model, worker)?),
+            ClockConfig::Simulated { .. } => Arc::new(VlmPolicy::inline(model, worker)?),
+        });
+    }
+    let sink = Arc::new(events.clone());
+    Ok(PolicyPool::with(
+        workers,
+        config.policy.pool.clone(),
+        Some(sink),
+    )?)
+}
+
+pub(super) fn learner(config: &RunConfig, model: VlmModel) -> Result<LearnerHandle> {
+    let mut settings = config.trainer.clone();
+    settings.seed = config.seed;
+    let learner = Box::new(GrpoLearner::new(model, settings)?);
+    Ok(match config.clock {
+        ClockConfig::Real => LearnerHandle::spawn(learner)?,
+        ClockConfig::Simulated { .. } => LearnerHandle::inline(learner),
+    })
+}
+
+pub(super) async fn store(config: &RunConfig, run: &RunDir) -> Result<Arc<dyn TrajectoryStore>> {
+    Ok(match config.clock {
+        ClockConfig::Real => Arc::new(SqliteStore::open_with(&run.store(), config.store).await?),
+        ClockConfig::Simulated { .. } => Arc::new(MemoryStore::new()),
+    })
+}
+
+pub(super) fn reset_folder(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)?;
+    }
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+}
+
+/// Moves every file of `from` into `to`, on the same file system.
+pub(super) fn move_files(from: &Path, to: &Path) -> dart_core::Result<()> {
+    let moved = || -> std::io::Result<()> {
+        for entry in std::fs::read_dir(from)? {
+            let entry = entry?;
+            std::fs::rename(entry.path(), to.join(entry.file_name()))?;
+        }
+        std::fs::remove_dir(from)
+    };
+    moved().map_err(|error| {
+        Error::new(
+            ErrorKind::Storage,
+            "dart-cli",
+            "checkpoint",
+            "files cannot be moved",
+        )
+        .with("folder", to.display())
+        .caused_by(error)
+    })
+}
