@@ -68,7 +68,7 @@ const SETTINGS: &[&str] = &[
     "curation.max_groups_per_batch=2",
     "curation.pool.from_rollouts=true",
     "rollout.environments=8",
-    "store.inline_kilobytes=1",
+    "store.inline_kilobytes=0",
     "store.cache_megabytes=1",
     "store.retention={ kind = \"newest\", trajectories = 50 }",
     "evaluation.splits=[]",
