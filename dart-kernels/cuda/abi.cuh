@@ -144,7 +144,7 @@ struct Outcome {
 // Sums over tokens that were read and have a finite log-probability; `loss` is over all.
 struct LossSums {
     double loss, surrogate, log_prob, entropy, kl;
-    double importance, importance_squared, importance_max;
+    double importance, importance_squared, importance_max;  // -inf: the largest of nothing
     double ratio_k1;  // sum of -log_ratio: estimate of KL(old, current)
     double ratio_k3;  // sum of e^l - l - 1
     u64 tokens, clip_low, clip_high, clip_dual;

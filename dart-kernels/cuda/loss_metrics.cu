@@ -3,7 +3,11 @@
 
 struct SumsScratch { LossSums threads[METRIC_THREADS]; };
 
-DEVICE LossSums no_sums() { return LossSums{}; }
+DEVICE LossSums no_sums() {
+    LossSums sums{};
+    sums.importance_max = -INFINITE;
+    return sums;
+}
 
 DEVICE double larger(double a, double b) { return b > a ? b : a; }
 

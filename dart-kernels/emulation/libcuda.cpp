@@ -117,6 +117,8 @@ struct Matrix {
 extern "C" {
 
 int cuInit(unsigned) { return SUCCESS; }
+int cuGetErrorName(int, const char** name) { return *name = "emulated", SUCCESS; }
+int cuGetErrorString(int, const char** text) { return *text = "of the emulated GPU", SUCCESS; }
 int cuDeviceGetCount(int* count) { return *count = 1, SUCCESS; }
 int cuDeviceGet(int* device, int) { return *device = 0, SUCCESS; }
 int cuDeviceGetName(char* name, int length, int) {
@@ -141,6 +143,7 @@ int cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
 static void* current_context = nullptr;
 int cuCtxGetCurrent(void** context) { return *context = current_context, SUCCESS; }
 int cuCtxSetCurrent(void* context) { return current_context = context, SUCCESS; }
+int cuCtxSynchronize() { return SUCCESS; }
 
 int cuStreamCreate(void** stream, unsigned) { return *stream = new char, SUCCESS; }
 int cuStreamDestroy_v2(void* stream) { return delete static_cast<char*>(stream), SUCCESS; }

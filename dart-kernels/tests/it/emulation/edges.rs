@@ -28,7 +28,7 @@ fn every_form(
     change: impl Fn(&mut [Token]),
     check: impl Fn(&Step),
 ) {
-    let mut tokens = tokens(&vec![0.0; rows.rows], rows.vocab, 2);
+    let mut tokens = tokens(&vec![0.0; rows.count], rows.vocab, 2);
     change(&mut tokens);
     let tokens = near_rows(rows, tokens);
     check(&three_passes(emulator, rows, &tokens, &LOSS));

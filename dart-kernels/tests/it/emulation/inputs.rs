@@ -77,7 +77,7 @@ pub(super) fn floats(bytes: &[u8]) -> Vec<f32> {
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
     pub(super) kind: Type,
-    pub(super) rows: usize,
+    pub(super) count: usize,
     pub(super) vocab: usize,
     pub(super) stride: usize,
     /// Elements by which the first one misses a multiple of 16 bytes.
@@ -96,14 +96,14 @@ pub(super) const GAP: f64 = 1024.0;
 
 impl Rows {
     /// Normal numbers of standard deviation 3, moved by `shift`.
-    pub(super) fn random(kind: Type, rows: usize, vocab: usize, seed: u64) -> Self {
+    pub(super) fn random(kind: Type, count: usize, vocab: usize, seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let values = (0..rows * vocab)
+        let values = (0..count * vocab)
             .map(|_| kind.round(3.0 * normal(&mut random)))
             .collect();
         Self {
             kind,
-            rows,
+            count,
             vocab,
             stride: vocab,
             offset: 0,
@@ -123,7 +123,7 @@ impl Rows {
     /// The same rows with `gap` elements between them, the first `offset` elements off alignment.
     pub(super) fn placed(self, offset: usize, gap: usize) -> Self {
         let stride = self.vocab + gap;
-        let values = (0..self.rows).flat_map(|row| {
+        let values = (0..self.count).flat_map(|row| {
             let gaps = std::iter::repeat_n(GAP, gap);
             self.row(row).iter().copied().chain(gaps)
         });
@@ -165,12 +165,12 @@ impl Rows {
 
     fn far_argument(&self) -> Argument {
         let size = self.kind.bytes() as u64;
-        let stretches = (0..self.rows).map(|row| {
+        let stretches = (0..self.count).map(|row| {
             let from = row as u64 * FAR_STRIDE as u64 * size;
             (from, self.kind.encode(self.row(row)))
         });
         Argument::Sparse {
-            bytes: self.rows as u64 * FAR_STRIDE as u64 * size,
+            bytes: self.count as u64 * FAR_STRIDE as u64 * size,
             stretches: stretches.collect(),
         }
     }
@@ -187,7 +187,7 @@ impl Rows {
 
     /// Bytes of one pass over all rows.
     pub(super) fn pass(&self) -> u64 {
-        (self.rows * self.vocab * self.kind.bytes()) as u64
+        (self.count * self.vocab * self.kind.bytes()) as u64
     }
 }
 
@@ -247,87 +247,80 @@ pub(super) fn encode_tokens(tokens: &[Token]) -> Vec<u8> {
     bytes
 }
 
-/// `Loss` of the kernels: 20 words.
-pub(super) fn encode_loss(loss: &TokenLoss) -> Vec<u8> {
-    enum Word {
-        I(i32),
-        F(f64),
-    }
-    use Word::{F, I};
-    let (mut clip, mut tau, mut prime) = ([0.0; 4], [1.0; 2], [0.0; 3]);
-    let surrogate = match loss.surrogate {
+/// The number of a surrogate and its nine settings, as they lie in `Loss`.
+fn surrogate_words(surrogate: &Surrogate) -> (i32, [f64; 9]) {
+    match *surrogate {
         Surrogate::Clipped(Clip {
             low,
             high,
             dual,
             ratio_cap,
         }) => {
-            clip = [low, high, dual.unwrap_or(0.0), ratio_cap.unwrap_or(0.0)];
-            0
+            let (dual, cap) = (dual.unwrap_or(0.0), ratio_cap.unwrap_or(0.0));
+            (0, [low, high, dual, cap, 0.0, 0.0, 0.0, 0.0, 0.0])
         }
-        Surrogate::LogLikelihood => 1,
+        Surrogate::LogLikelihood => (1, [0.0; 9]),
         Surrogate::Cispo { low, high } => {
-            clip = [low.unwrap_or(-1.0), high, 0.0, 0.0];
-            2
+            let low = low.unwrap_or(-1.0);
+            (2, [low, high, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
         }
         Surrogate::Sapo { positive, negative } => {
-            tau = [positive, negative];
-            3
+            (3, [0.0, 0.0, 0.0, 0.0, positive, negative, 0.0, 0.0, 0.0])
         }
         Surrogate::Prime { low, high, penalty } => {
-            prime = [high, low, penalty];
-            4
+            (4, [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, high, low, penalty])
         }
-    };
-    let ratio_level = if loss.ratio == RatioLevel::Token {
-        0
-    } else {
-        2
-    };
+    }
+}
+
+/// The number of an importance weight, its level and its bounds.
+fn importance_words(importance: &Importance) -> (i32, i32, [f64; 2]) {
     let level_of = |level| match level {
         WeightLevel::Token => 0,
         WeightLevel::SequenceSum => 1,
         WeightLevel::SequenceMean => 2,
     };
-    let (importance, level, low, high) = match loss.importance {
-        Importance::Off => (0, 0, 0.0, 0.0),
-        Importance::Truncated { level, cap } => (1, level_of(level), 0.0, cap),
-        Importance::Masked { level, low, high } => (2, level_of(level), low, high),
+    match *importance {
+        Importance::Off => (0, 0, [0.0; 2]),
+        Importance::Truncated { level, cap } => (1, level_of(level), [0.0, cap]),
+        Importance::Masked { level, low, high } => (2, level_of(level), [low, high]),
+    }
+}
+
+/// `Loss` of the kernels: 20 words.
+pub(super) fn encode_loss(loss: &TokenLoss) -> Vec<u8> {
+    let (surrogate, settings) = surrogate_words(&loss.surrogate);
+    let ratio_level = if loss.ratio == RatioLevel::Token {
+        0
+    } else {
+        2
     };
+    let (importance, level, bounds) = importance_words(&loss.importance);
     let estimate = match loss.kl.estimate {
         KlEstimate::K1 => 1,
         KlEstimate::K2 => 2,
         KlEstimate::K3 => 3,
     };
-    let words = [
-        I(surrogate),
-        I(ratio_level),
-        F(clip[0]),
-        F(clip[1]),
-        F(clip[2]),
-        F(clip[3]),
-        F(tau[0]),
-        F(tau[1]),
-        F(prime[0]),
-        F(prime[1]),
-        F(prime[2]),
-        I(importance),
-        I(level),
-        F(low),
-        F(high),
-        F(loss.kl.beta),
-        I(estimate),
-        I(i32::from(loss.kl.gradient == KlGradient::K2)),
-        I(i32::from(loss.kl.times_ratio)),
-        F(loss.entropy_bonus),
-    ];
-    words
-        .iter()
-        .flat_map(|word| match word {
-            I(number) => number.to_le_bytes(),
-            F(number) => (*number as f32).to_le_bytes(),
-        })
-        .collect()
+    let own_gradient = loss.kl.gradient == KlGradient::Own;
+    let mut words: Vec<[u8; 4]> = Vec::with_capacity(20);
+    let integers = |words: &mut Vec<_>, numbers: &[i32]| {
+        words.extend(numbers.iter().map(|number| number.to_le_bytes()));
+    };
+    let floats = |words: &mut Vec<_>, numbers: &[f64]| {
+        words.extend(numbers.iter().map(|number| (*number as f32).to_le_bytes()));
+    };
+    integers(&mut words, &[surrogate, ratio_level]);
+    floats(&mut words, &settings);
+    integers(&mut words, &[importance, level]);
+    floats(&mut words, &[bounds[0], bounds[1], loss.kl.beta]);
+    let times_ratio = i32::from(loss.kl.times_ratio);
+    integers(
+        &mut words,
+        &[estimate, i32::from(!own_gradient), times_ratio],
+    );
+    floats(&mut words, &[loss.entropy_bonus]);
+    assert_eq!(words.len(), 20);
+    words.concat()
 }
 
 /// `RowStats` of the kernels.

@@ -1,13 +1,13 @@
 //! Segment means and sums of metrics.
 
-use dart_kernels::{Token, TokenLoss};
+use dart_kernels::{ClipSide, LossSums, Token, TokenLoss, TokenOutcome};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::{
     driver::{Call, Emulator},
     emulator,
-    inputs::{decode_outcomes, encode_loss, encode_tokens, floats},
+    inputs::{Outcome, decode_outcomes, encode_loss, encode_tokens, floats},
     losses::{population, stats_bytes},
     sanitized,
     training::token_loss,
@@ -72,17 +72,45 @@ fn total(
     emulator.run(&call).buffers.pop().unwrap()
 }
 
-fn loss_metrics(emulator: &mut Emulator) {
+/// 1536 tokens of all sorts, some of whose rows are broken.
+fn broken_population() -> (Vec<Token>, Vec<(f64, f64)>, Vec<u8>) {
     let (mut tokens, mut current) = population(80);
     for _ in 0..4 {
         tokens.extend_from_within(..);
         current.extend_from_within(..);
     }
-    let loss = TokenLoss::PAPER;
     let mut stats = stats_bytes(&current, &tokens);
     for (row, status) in [(0, 1u8), (1, 2), (2, 4), (4, 8), (6, 8)] {
         stats[32 * row + 24] = status;
+        current[row].0 = f64::NAN;
     }
+    (tokens, current, stats)
+}
+
+fn host_outcome(outcome: &Outcome, (log_prob, entropy): (f64, f64)) -> TokenOutcome {
+    let sides = [
+        ClipSide::None,
+        ClipSide::Low,
+        ClipSide::High,
+        ClipSide::Dual,
+    ];
+    TokenOutcome {
+        log_prob,
+        entropy,
+        loss: outcome.loss,
+        surrogate: outcome.surrogate,
+        importance: outcome.importance,
+        kl: outcome.kl,
+        clip: sides[outcome.clip as usize],
+        by_log_prob: outcome.by_log_prob,
+        by_entropy: outcome.by_entropy,
+        log_ratio: outcome.log_ratio,
+    }
+}
+
+fn loss_metrics(emulator: &mut Emulator) {
+    let (tokens, current, stats) = broken_population();
+    let loss = TokenLoss::PAPER;
     let outcomes = token_loss(emulator, &stats, &tokens, None, &loss);
     let got = total(emulator, (&stats, &tokens, &outcomes), &loss, 1);
     assert_eq!(
@@ -90,52 +118,60 @@ fn loss_metrics(emulator: &mut Emulator) {
         got,
         "bits repeat"
     );
-    let doubles: Vec<f64> = got[..80]
-        .chunks_exact(8)
-        .map(|x| f64::from_le_bytes(x.try_into().unwrap()))
-        .collect();
-    let counts: Vec<u64> = got[80..]
-        .chunks_exact(8)
-        .map(|x| u64::from_le_bytes(x.try_into().unwrap()))
-        .collect();
-    assert!(doubles[0].is_nan(), "broken rows show in the loss");
     let outcomes = decode_outcomes(&outcomes);
-    let read: Vec<_> = (0..tokens.len())
-        .filter(|i| tokens[*i].weight != 0.0 && stats[32 * i + 24] == 0)
+    let outcomes = outcomes.iter().zip(current);
+    let outcomes: Vec<_> = outcomes
+        .map(|(outcome, current)| host_outcome(outcome, current))
         .collect();
-    let sum = |of: &dyn Fn(usize) -> f64| read.iter().map(|i| of(*i)).sum::<f64>();
-    let clamped = |i: usize| outcomes[i].log_ratio.clamp(-20.0, 20.0);
-    let want = [
-        sum(&|i| outcomes[i].surrogate),
-        sum(&|i| current[i].0),
-        sum(&|i| current[i].1),
-        sum(&|i| outcomes[i].kl),
-        sum(&|i| outcomes[i].importance),
-        sum(&|i| outcomes[i].importance.powi(2)),
-        read.iter()
-            .map(|i| outcomes[*i].importance)
-            .fold(0.0, f64::max),
-        sum(&|i| -clamped(i)),
-        sum(&|i| clamped(i).exp_m1() - clamped(i)),
+    let want = LossSums::of(&loss, &tokens, &outcomes);
+    let (numbers, counts) = got.split_at(80);
+    let numbers = numbers
+        .chunks_exact(8)
+        .map(|x| f64::from_le_bytes(x.try_into().unwrap()));
+    let counts = counts
+        .chunks_exact(8)
+        .map(|x| u64::from_le_bytes(x.try_into().unwrap()) as usize);
+    let (numbers, counts): (Vec<_>, Vec<_>) = (numbers.collect(), counts.collect());
+    assert!(numbers[0].is_nan(), "broken rows show in the loss");
+    let wanted = [
+        want.surrogate,
+        want.log_prob,
+        want.entropy,
+        want.kl,
+        want.importance,
+        want.importance_squared,
+        want.importance_max,
+        want.ratio_k1,
+        want.ratio_k3,
     ];
-    for (index, (got, want)) in doubles[1..].iter().zip(want).enumerate() {
+    for (index, (got, want)) in numbers[1..].iter().zip(wanted).enumerate() {
         assert!(
             (got - want).abs() <= 1e-6 * want.abs(),
             "{index}: {got} {want}"
         );
     }
-    let clips = |side| read.iter().filter(|i| outcomes[**i].clip == side).count() as u64;
-    let capped = read.iter().filter(|i| outcomes[**i].importance == 1.0);
-    let sides = [clips(1), clips(2), clips(3)];
+    let clips = [want.clip_low, want.clip_high, want.clip_dual];
     assert!(
-        sides.iter().all(|count| *count > 0),
-        "{sides:?} have something to count"
+        clips.iter().all(|count| *count > 0),
+        "{clips:?} have something to count"
     );
-    assert_eq!(
-        counts[..4],
-        [read.len() as u64, sides[0], sides[1], sides[2]]
-    );
-    assert_eq!(counts[4..], [capped.count() as u64, 1, 1, 1, 2]);
+    assert_eq!(counts[..4], [want.tokens, clips[0], clips[1], clips[2]]);
+    assert_eq!(counts[4..], [want.importance_bound, 1, 1, 1, 2]);
+    assert_eq!(want.bad_rows, 5);
+}
+
+#[test]
+fn sums_of_nothing_are_nothing() {
+    let Some(mut emulator) = emulator() else {
+        return;
+    };
+    let got = total(&mut emulator, (&[], &[], &[]), &TokenLoss::PAPER, 1);
+    let numbers = got
+        .chunks_exact(8)
+        .map(|x| f64::from_le_bytes(x.try_into().unwrap()));
+    let numbers: Vec<_> = numbers.collect();
+    assert_eq!(numbers[7], f64::NEG_INFINITY, "the largest of nothing");
+    assert!(numbers.iter().enumerate().all(|(i, x)| i == 7 || *x == 0.0));
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Step {
 }
 
 fn row_call(rows: &Rows, name: &str, tokens: &[Token]) -> Call {
-    Call::new(rows.kernel(name), rows.rows, threads_for(rows.vocab))
+    Call::new(rows.kernel(name), rows.count, threads_for(rows.vocab))
         .argument(rows.argument())
         .value(rows.stride_bytes())
         .value((rows.vocab as i32).to_le_bytes())
@@ -65,7 +65,7 @@ fn row_call(rows: &Rows, name: &str, tokens: &[Token]) -> Call {
 
 /// Statistics of a row and the outcome of its token: 32 bytes each, poisoned.
 fn blank(rows: &Rows) -> Vec<u8> {
-    vec![0xaa; 32 * rows.rows]
+    vec![0xaa; 32 * rows.count]
 }
 
 /// The two-pass kernel.
@@ -76,7 +76,7 @@ pub(super) fn fused_call(rows: &Rows, tokens: &[Token], loss: &TokenLoss) -> Cal
         .value(encode_loss(loss))
         .buffer(blank(rows))
         .buffer(blank(rows));
-    call.grid = rows.rows * CLUSTER;
+    call.grid = rows.count * CLUSTER;
     call.cluster = CLUSTER as u32;
     call.threads = threads_for(rows.vocab) / 2;
     call.shared_bytes = share * rows.kind.bytes() + 16;
@@ -152,7 +152,7 @@ pub(super) fn token_loss(
 
 /// Tokens for random rows, with log-probabilities of other policies near the row's own.
 pub(super) fn tokens_for(rows: &Rows, seed: u64) -> Vec<Token> {
-    near_rows(rows, tokens(&vec![0.0; rows.rows], rows.vocab, seed))
+    near_rows(rows, tokens(&vec![0.0; rows.count], rows.vocab, seed))
 }
 
 /// Moves the other policies' log-probabilities by the row's own.
@@ -258,7 +258,7 @@ fn check_step(rows: &Rows, tokens: &[Token], loss: &TokenLoss, step: &Step) {
 /// Both forms of a training step, each against f64, with their passes counted.
 fn both_forms(emulator: &mut Emulator, rows: &Rows, seed: u64) {
     let tokens = tokens_for(rows, seed);
-    let (pass, targets) = (rows.pass(), (rows.rows * rows.kind.bytes()) as u64);
+    let (pass, targets) = (rows.pass(), (rows.count * rows.kind.bytes()) as u64);
     let three = three_passes(emulator, rows, &tokens, &LOSS);
     check_step(rows, &tokens, &LOSS, &three);
     assert_eq!((three.read, three.written), (2 * pass + targets, pass));
