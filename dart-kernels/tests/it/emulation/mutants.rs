@@ -3,7 +3,7 @@
 
 use super::{
     accuracy,
-    driver::{Build, Call, Emulator},
+    driver::{Build, Call, Emulator, Fault},
     inputs::{Rows, Type},
     training::{LOSS, fused_call, tokens_for},
 };
@@ -160,4 +160,37 @@ fn every_fault_is_found() {
         });
         assert!(found, "not found: {}", mutant.name);
     }
+}
+
+/// The report of a fault that must stop the kernel.
+fn report(emulator: &mut Emulator, name: &str, call: &Call) -> String {
+    let index = MUTANTS.iter().position(|mutant| mutant.name == name);
+    let mut call = call.clone();
+    call.mutant = index.unwrap() as i32 + 1;
+    match emulator.try_run(&call) {
+        Ok(_) => panic!("{name}: the kernel ran to its end"),
+        Err(Fault(report)) => report,
+    }
+}
+
+#[test]
+fn faults_are_reported_as_what_they_are() {
+    let Some(mut emulator) = Emulator::open(Build::Mutants) else {
+        return;
+    };
+    let call = &calls()[0];
+    let deadlock = report(&mut emulator, "half a warp skips a shuffle", call);
+    assert!(deadlock.starts_with("deadlock:"), "{deadlock}");
+    assert!(deadlock.contains("in a warp collective"), "{deadlock}");
+    // A deadlock ends the launch, not the emulation.
+    emulator.run(call);
+    let beyond = report(&mut emulator, "one vector too many", call);
+    assert!(beyond.contains("heap-buffer-overflow"), "{beyond}");
+    let mut emulator = Emulator::open(Build::Mutants).unwrap();
+    let unaligned = report(
+        &mut emulator,
+        "the unaligned head is taken for aligned",
+        call,
+    );
+    assert!(unaligned.contains("misaligned address"), "{unaligned}");
 }
