@@ -15,8 +15,8 @@ use crate::{
     TokenLoss, TokenOutcome, label_gradient::label_gradient, rl_loss::check, token_losses,
 };
 
-/// Logits of a chunk unless something else is asked for: 64 MiB.
-const CHUNK_LOGITS: usize = 1 << 24;
+/// Logits of a chunk unless something else is asked for: 128 MiB.
+const CHUNK_LOGITS: usize = 1 << 25;
 
 /// The last linear layer, without bias, and what goes into it.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ pub struct FusedLinear {
     chunk_rows: Option<usize>,
 }
 
-/// [`FusedLinear::rl_loss`] with the fastest instruction set, all threads and chunks of 64 MiB.
+/// [`FusedLinear::rl_loss`] with the fastest instruction set, all threads and chunks of 128 MiB.
 ///
 /// # Errors
 /// Those of [`FusedLinear::rl_loss`].
@@ -94,7 +94,7 @@ pub fn fused_linear(
 }
 
 /// [`FusedLinear::log_prob_entropy`] with the fastest instruction set, all threads and chunks of
-/// 64 MiB.
+/// 128 MiB.
 ///
 /// # Errors
 /// Those of [`FusedLinear::log_prob_entropy`].
@@ -106,7 +106,7 @@ pub fn fused_linear_log_prob_entropy(
 }
 
 impl FusedLinear {
-    /// On `cpu`, in chunks of 64 MiB of logits.
+    /// On `cpu`, in chunks of 128 MiB of logits.
     pub const fn new(cpu: Cpu) -> Self {
         Self {
             cpu,

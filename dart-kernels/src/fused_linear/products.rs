@@ -6,8 +6,12 @@ use rayon::prelude::*;
 use super::{FusedLinear, Head};
 use crate::gemm::{Mat, MatMut, Write, matmul};
 
-/// Rows of one product of logits or of ∂hidden.
-const BLOCK_ROWS: usize = 64;
+/// Rows of one product of logits or of ∂hidden: four blocks of a chunk, but no more than a core
+/// makes good use of and no fewer, as every block packs the whole weight anew.
+fn block_rows(rows: usize) -> usize {
+    rows.div_ceil(4).clamp(32, 256)
+}
+
 /// Rows of one product of ∂weight.
 const BLOCK_VOCAB: usize = 1024;
 
@@ -16,10 +20,11 @@ impl FusedLinear {
     pub(super) fn logits(&self, head: &Head<'_>, hidden: &[f32]) -> Vec<f32> {
         let weight = Mat::new(head.weight, head.vocab, head.width);
         let rows = hidden.len() / head.width.max(1);
+        let size = block_rows(rows);
         let mut logits = vec![0.0; rows * head.vocab];
-        self.blocks(&mut logits, BLOCK_ROWS * head.vocab, |index, block| {
+        self.blocks(&mut logits, size * head.vocab, |index, block| {
             let rows = block.len() / head.vocab;
-            let hidden = &hidden[index * BLOCK_ROWS * head.width..];
+            let hidden = &hidden[index * size * head.width..];
             let hidden = Mat::new(hidden, rows, head.width);
             let block = MatMut::new(block, rows, head.vocab);
             matmul(block, Write::Replace, hidden, weight.t(), 1.0);
@@ -30,10 +35,11 @@ impl FusedLinear {
     /// gradient · weight.
     pub(super) fn by_hidden(&self, head: &Head<'_>, gradient: &[f32], rows: usize) -> Vec<f32> {
         let weight = Mat::new(head.weight, head.vocab, head.width);
+        let size = block_rows(rows);
         let mut by_hidden = vec![0.0; rows * head.width];
-        self.blocks(&mut by_hidden, BLOCK_ROWS * head.width, |index, block| {
+        self.blocks(&mut by_hidden, size * head.width, |index, block| {
             let rows = block.len() / head.width;
-            let gradient = &gradient[index * BLOCK_ROWS * head.vocab..];
+            let gradient = &gradient[index * size * head.vocab..];
             let gradient = Mat::new(gradient, rows, head.vocab);
             let block = MatMut::new(block, rows, head.width);
             matmul(block, Write::Replace, gradient, weight, 1.0);
