@@ -96,7 +96,7 @@ impl Bench {
         let start = Instant::now();
         self.runtime.block_on(async {
             for ids in ids.chunks(64) {
-                let lease = Duration::from_secs(60);
+                let lease = Duration::from_mins(1);
                 let claim = self.store.claim(ids, "bench", lease).await.unwrap();
                 let batch = (ids[0].0 / 64) as u64;
                 let version = PolicyVersion(batch + 1);

@@ -82,10 +82,9 @@ impl Arrays {
         self.step_offsets.push(self.versions.len() as i64);
         self.token_offsets.push(self.tokens.len() as i64);
         self.prompt_offsets.push(self.prompt_tokens.len() as i64);
-        let whole = |values: &[i64]| (Dtype::I64, values.len(), bytes(values, |v| v.to_le_bytes()));
-        let single =
-            |values: &[f32]| (Dtype::F32, values.len(), bytes(values, |v| v.to_le_bytes()));
-        let rewards = bytes(&self.rewards, |v| v.to_le_bytes());
+        let whole = |values: &[i64]| (Dtype::I64, values.len(), bytes(values, i64::to_le_bytes));
+        let single = |values: &[f32]| (Dtype::F32, values.len(), bytes(values, f32::to_le_bytes));
+        let rewards = bytes(&self.rewards, f64::to_le_bytes);
         let arrays = [
             ("reward", (Dtype::F64, self.rewards.len(), rewards)),
             ("step_offsets", whole(&self.step_offsets)),

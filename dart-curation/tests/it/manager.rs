@@ -10,8 +10,9 @@ use dart_curation::{
     TrajectoryStore,
 };
 
-use crate::common::{
-    answer, group, manager, manager_on, plain, ready, request, scored, task, tasks,
+use crate::{
+    common::{answer, group, manager, manager_on, plain, ready, request, scored, task, tasks},
+    recovery::seal,
 };
 
 const V0: PolicyVersion = PolicyVersion(0);
@@ -282,14 +283,9 @@ async fn commits_are_checked_and_may_be_repeated() {
     manager.next_batch().await.unwrap().unwrap();
     manager.commit(commit(0, 1)).await.unwrap();
     manager.commit(commit(0, 1)).await.unwrap();
-    let used = store.list(&TrajectoryQuery::default()).await.unwrap();
-    assert!(
-        used.iter().all(|summary| summary.used_in.is_none()),
-        "nothing counts as used before a checkpoint contains it"
-    );
-    let checkpoint = manager.checkpoint().unwrap();
-    let sealed = manager.seal(checkpoint, "v1".into(), PolicyVersion(0));
-    sealed.await.unwrap();
+    let before = store.list(&TrajectoryQuery::default()).await.unwrap();
+    assert!(before.iter().all(|summary| summary.used_in.is_none()));
+    seal(&manager).await;
     let used = store.list(&TrajectoryQuery::default()).await.unwrap();
     assert_eq!(used.len(), 4);
     assert!(

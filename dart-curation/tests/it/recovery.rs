@@ -10,7 +10,7 @@ use crate::{
     store::trajectory,
 };
 
-async fn seal(manager: &DataManager) -> Vec<u8> {
+pub(crate) async fn seal(manager: &DataManager) -> Vec<u8> {
     let checkpoint = manager.checkpoint().unwrap();
     let snapshot = checkpoint.snapshot.clone();
     let sealed = manager.seal(checkpoint, "v".into(), PolicyVersion(0));
