@@ -31,16 +31,20 @@ DEVICE float slope_inside(const Ratio& ratio, float slope) {
 DEVICE Term clipped(const Loss& loss, float advantage, float log_ratio) {
     const Ratio ratio = ratio_of(log_ratio);
     const bool capped = loss.ratio_cap > 0.0f && ratio.value > loss.ratio_cap;
+    const float within = clamp(ratio.value, 1.0f - loss.clip_low, 1.0f + loss.clip_high);
     const float free = -advantage * (capped ? loss.ratio_cap : ratio.value);
-    const float bounded =
-        -advantage * clamp(ratio.value, 1.0f - loss.clip_low, 1.0f + loss.clip_high);
+    const float bounded = -advantage * within;
     const float dual = -advantage * loss.dual_clip;
     if (loss.dual_clip > 0.0f && advantage < 0.0f && fmaxf(free, bounded) > dual) {
         return Term{dual, 0.0f, CLIP_DUAL};
     }
-    if (bounded > free) return Term{bounded, 0.0f, advantage > 0.0f ? CLIP_HIGH : CLIP_LOW};
-    if (capped) return Term{free, 0.0f, CLIP_DUAL};
-    return Term{free, slope_inside(ratio, free), CLIP_NONE};
+    // A cap below 1 + high can make the clipped term the larger one where it is not clipped.
+    if (bounded > free && within != ratio.value) {
+        return Term{bounded, 0.0f, ratio.value > within ? CLIP_HIGH : CLIP_LOW};
+    }
+    if (capped && bounded <= free) return Term{free, 0.0f, CLIP_DUAL};
+    const float value = -advantage * ratio.value;
+    return Term{value, slope_inside(ratio, value), CLIP_NONE};
 }
 
 // -clip(r) A lp with a detached factor: clipped tokens keep a gradient.
