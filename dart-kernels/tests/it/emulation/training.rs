@@ -381,3 +381,23 @@ fn rows_may_lie_beyond_32_bits() {
         );
     }
 }
+
+#[test]
+fn blocks_of_every_size_agree() {
+    let Some(mut emulator) = emulator() else {
+        return;
+    };
+    let rows = Rows::random(Type::Bf16, 1, 20_011, 17).placed(3, 0);
+    let tokens = tokens_for(&rows, 18);
+    for threads in [32, 96, 512] {
+        let mut call = fused_call(&rows, &tokens, &LOSS);
+        call.threads = threads;
+        let step = fused_step(&mut emulator, &call, &rows);
+        check_step(&rows, &tokens, &LOSS, &step);
+        let mut call = row_call(&rows, "rl_stats", &tokens).buffer(blank(&rows));
+        call.threads = threads;
+        let stats = decode_stats(emulator.run(&call).buffers.last().unwrap());
+        let inverse_temperature = (1.0 / tokens[0].temperature) as f32;
+        check(&rows, 0, tokens[0].target, inverse_temperature, &stats[0]);
+    }
+}
