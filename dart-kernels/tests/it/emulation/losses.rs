@@ -30,6 +30,11 @@ pub(super) fn surrogates() -> Vec<Surrogate> {
             ratio_cap: Some(1.4),
             ..plain
         }),
+        // A cap below the clip's own bound.
+        Surrogate::Clipped(Clip {
+            ratio_cap: Some(1.125),
+            ..plain
+        }),
         Surrogate::LogLikelihood,
         Surrogate::Cispo {
             low: Some(0.25),
