@@ -9,6 +9,7 @@ mod check_cuda;
 mod ci;
 mod crash;
 mod doctor;
+mod gpu;
 mod launch;
 mod miri;
 mod peers;
@@ -36,6 +37,7 @@ cargo xtask COMMAND
   ci              everything that continuous integration runs, in the same order
   check-cuda      type-check the code for GPU tensors; needs no CUDA toolkit
   miri            the kernels' portable vectors under Miri
+  gpu-check       check and measure every operation on this machine's GPU, and its peers
   arrows          check the dependency arrows between the crates
   tidy            check file sizes, `unsafe` and notes to self
   ptx             compile the CUDA kernels; --check: compare, --report: registers and spills
@@ -58,6 +60,7 @@ fn main() -> Result<()> {
         "ci" => ci::run(),
         "miri" => miri::run(),
         "check-cuda" => check_cuda::run(),
+        "gpu-check" => gpu::run(&rest),
         "arrows" => arrows::run(),
         "tidy" => tidy::run(),
         "ptx" => ptx::run(&rest),

@@ -22,6 +22,12 @@ pub(crate) fn normal(stream: u64, counter: u64) -> f32 {
     sum as f32 * 7.928_8e-5
 }
 
+/// Bits of a few numbers, by which Python sees that its inputs are the same.
+pub(crate) fn sample() -> Vec<i32> {
+    let numbers = (0..16).map(|i| normal(3, 997 * i));
+    numbers.map(|x| x.to_bits().cast_signed()).collect()
+}
+
 /// Uniform in [0, 1).
 pub(crate) fn uniform(stream: u64, counter: u64) -> f64 {
     (hash(stream, counter) >> 11) as f64 * 2f64.powi(-53)

@@ -114,6 +114,7 @@ fn run(gpu: &Gpu, arguments: &Arguments) -> Result<bool, Box<dyn std::error::Err
         let device = json!({"name": name, "capability": [major, minor]});
         let report = json!({
             "device": device,
+            "inputs": inputs::sample(),
             "checks": checks.iter().map(check_json).collect::<Vec<_>>(),
             "times": times.iter().map(time_json).collect::<Vec<_>>(),
         });

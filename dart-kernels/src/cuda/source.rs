@@ -3,7 +3,7 @@
 /// A family of kernels: one source, one module on the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Family {
-    #[cfg(any(feature = "jit", test))]
+    #[cfg(feature = "jit")]
     pub(super) name: &'static str,
     #[cfg(any(not(feature = "jit"), test))]
     sm_80: &'static str,
@@ -16,7 +16,7 @@ pub(super) struct Family {
 macro_rules! family {
     ($name:literal) => {
         Family {
-            #[cfg(any(feature = "jit", test))]
+            #[cfg(feature = "jit")]
             name: $name,
             #[cfg(any(not(feature = "jit"), test))]
             sm_80: include_str!(concat!("../../ptx/", $name, ".sm_80.ptx")),

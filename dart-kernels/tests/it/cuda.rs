@@ -92,101 +92,55 @@ macro_rules! same_fields {
 }
 
 #[test]
-fn fields_stand_where_the_header_has_them() {
+#[rustfmt::skip]
+fn fields_of_tokens_stand_where_the_header_has_them() {
     let header = header();
     same_fields!(
         &header,
         RowStats {
-            log_prob,
-            entropy,
-            log_sum_exp,
-            complement,
-            max,
-            sum,
-            status,
-            unused
+            log_prob, entropy, log_sum_exp, complement, max, sum, status, unused,
         }
     );
     same_fields!(
         &header,
         Token {
-            target,
-            inverse_temperature,
-            weight,
-            advantage,
-            old_log_prob,
-            rollout_log_prob,
-            reference_log_prob,
-            present
+            target, inverse_temperature, weight, advantage, old_log_prob, rollout_log_prob,
+            reference_log_prob, present,
         }
     );
     same_fields!(
         &header,
         SequenceTerm {
-            log_ratio,
-            importance
+            log_ratio, importance,
         }
     );
+}
+
+#[test]
+#[rustfmt::skip]
+fn fields_of_losses_stand_where_the_header_has_them() {
+    let header = header();
     same_fields!(
         &header,
         Loss {
-            surrogate,
-            ratio_level,
-            clip_low,
-            clip_high,
-            dual_clip,
-            ratio_cap,
-            tau_positive,
-            tau_negative,
-            prime_high,
-            prime_low,
-            prime_penalty,
-            importance,
-            importance_level,
-            importance_low,
-            importance_high,
-            kl_beta,
-            kl_estimate,
-            kl_gradient,
-            kl_times_ratio,
-            entropy_bonus
+            surrogate, ratio_level, clip_low, clip_high, dual_clip, ratio_cap, tau_positive,
+            tau_negative, prime_high, prime_low, prime_penalty, importance, importance_level,
+            importance_low, importance_high, kl_beta, kl_estimate, kl_gradient, kl_times_ratio,
+            entropy_bonus,
         }
     );
     same_fields!(
         &header,
         Outcome {
-            loss,
-            surrogate,
-            importance,
-            kl,
-            by_log_prob,
-            by_entropy,
-            clip,
-            log_ratio
+            loss, surrogate, importance, kl, by_log_prob, by_entropy, clip, log_ratio,
         }
     );
     same_fields!(
         &header,
         LossSums {
-            loss,
-            surrogate,
-            log_prob,
-            entropy,
-            kl,
-            importance,
-            importance_squared,
-            importance_max,
-            ratio_k1,
-            ratio_k3,
-            tokens,
-            clip_low,
-            clip_high,
-            clip_dual,
-            importance_bound,
-            not_finite,
-            all_masked,
-            bad_label,
-            target_masked
+            loss, surrogate, log_prob, entropy, kl, importance, importance_squared,
+            importance_max, ratio_k1, ratio_k3, tokens, clip_low, clip_high, clip_dual,
+            importance_bound, not_finite, all_masked, bad_label, target_masked,
         }
     );
 }

@@ -5,6 +5,7 @@
 mod accuracy;
 mod bounds;
 mod cuda;
+mod cuda_device;
 mod emulation;
 mod fused_linear;
 mod golden;
