@@ -156,6 +156,7 @@ fn find_checkpoint(path: &Path) -> Result<std::path::PathBuf> {
 
 async fn show_command(args: ShowArgs) -> Result<()> {
     let run = RunDir::open(&args.run_dir)?;
+    let given = args.trajectory.map(|text| text.parse()).transpose()?;
     let store = SqliteArchive::open(run.store()).await?;
     if args.list {
         let query = TrajectoryQuery {
@@ -170,7 +171,7 @@ async fn show_command(args: ShowArgs) -> Result<()> {
         }
         return Ok(());
     }
-    let id = which(&store, args.trajectory.as_deref()).await?;
+    let id = which(&store, given).await?;
     let trajectory = store.get(id).await?.ok_or_else(|| {
         Fault::new(format!(
             "{} does not hold the steps of trajectory {id}",
@@ -186,9 +187,9 @@ async fn show_command(args: ShowArgs) -> Result<()> {
     Ok(())
 }
 
-async fn which(store: &SqliteArchive, given: Option<&str>) -> Result<TrajectoryId> {
-    if let Some(text) = given {
-        return Ok(text.parse()?);
+async fn which(store: &SqliteArchive, given: Option<TrajectoryId>) -> Result<TrajectoryId> {
+    if let Some(id) = given {
+        return Ok(id);
     }
     let newest = store
         .list(&TrajectoryQuery {

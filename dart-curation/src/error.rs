@@ -64,7 +64,7 @@ pub(crate) enum CurationError {
         "the disk that holds {} is full, or the store has reached its limit; free space, or raise store.max_megabytes", dir.display()
     )]
     Full { dir: PathBuf },
-    #[error("{} holds no trajectory store", dir.display())]
+    #[error("{} holds no trajectories yet: there is no store", dir.display())]
     NoStore { dir: PathBuf },
     #[error(
         "the trajectory store in {} was written by a newer version of this program (schema {found}, this one knows {known})", dir.display()

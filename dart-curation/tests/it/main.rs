@@ -5,9 +5,11 @@
 mod batches;
 mod common;
 mod conformance;
+mod conservation;
 mod crash;
 mod damage;
 mod durable;
+mod full_disk;
 mod manager;
 mod properties;
 mod recovery;
