@@ -336,3 +336,33 @@ fn the_header_has_the_formula_of_the_plan() {
     assert_eq!(plan::slice_length(1003, 4), 128);
     assert_eq!(plan::slice_length(1, 4), 4);
 }
+
+/// Needs the library of NVRTC and no GPU.
+#[cfg(feature = "jit")]
+#[test]
+fn sources_compile_at_run_time() {
+    use dart_kernels::cuda::jit;
+
+    for architecture in [80, 90] {
+        match jit::compile_all(architecture) {
+            Ok(families) => {
+                assert_eq!(families.len(), 5);
+                // Machine code comes as an ELF file.
+                let elf = |(_, code): &(_, Vec<u8>)| code.starts_with(b"\x7fELF");
+                assert!(families.iter().all(elf));
+            }
+            Err(error @ Error::Library { .. }) => {
+                let required = std::env::var("DART_TEST_REQUIRE").unwrap_or_default();
+                let promised = required
+                    .split(',')
+                    .any(|name| ["nvrtc", "all"].contains(&name));
+                assert!(!promised, "DART_TEST_REQUIRE names nvrtc, but: {error}");
+                println!("skipped: run-time compiler: {error}");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let unknown = jit::compile_all(11).unwrap_err();
+    assert!(matches!(unknown, Error::Compile { .. }), "{unknown}");
+}
