@@ -150,7 +150,7 @@ fn find_checkpoint(path: &Path) -> Result<std::path::PathBuf> {
         .iter()
         .find(|folder| folder.is_dir())
         .ok_or_else(nothing)?;
-    let newest = CheckpointDir::open(folder, usize::MAX)?.newest_valid()?;
+    let newest = CheckpointDir::look(folder).newest_valid()?;
     Ok(newest.ok_or_else(nothing)?.path)
 }
 

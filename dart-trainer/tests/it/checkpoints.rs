@@ -187,6 +187,9 @@ fn an_interrupted_write_leaves_the_old_version() {
         root.path().join(".old-v000001"),
     )
     .unwrap();
+    // Whoever only looks tidies nothing up: somebody may be writing.
+    assert_eq!(newest(&CheckpointDir::look(root.path())), None);
+    assert!(root.path().join(".tmp-v000002").exists());
     let again = CheckpointDir::open(root.path(), 3).unwrap();
     assert_eq!(names(root.path()), ["LATEST", "v000001"]);
     assert_eq!(newest(&again), Some(1));
