@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use checks::{Check, Extent};
 use dart_kernels::cuda::{Error, Gpu};
 use serde_json::{Value, json};
-use times::Time;
+use times::{Plan, Time};
 
 const NO_GPU: u8 = 2;
 
@@ -30,7 +30,8 @@ struct Arguments {
     device: usize,
     json: Option<String>,
     checks_only: bool,
-    extent: Extent,
+    /// For a GPU that is emulated.
+    small: bool,
 }
 
 fn main() -> ExitCode {
@@ -75,7 +76,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         device: 0,
         json: None,
         checks_only: false,
-        extent: Extent::FULL,
+        small: false,
     };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -85,7 +86,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
             }
             "--json" => arguments.json = Some(value()?),
             "--checks-only" => arguments.checks_only = true,
-            "--small" => arguments.extent = Extent::SMALL,
+            "--small" => arguments.small = true,
             other => return Err(format!("no argument `{other}`")),
         }
     }
@@ -97,7 +98,12 @@ fn run(gpu: &Gpu, arguments: &Arguments) -> Result<bool, Box<dyn std::error::Err
     let (major, minor) = gpu.capability();
     let name = gpu.name()?;
     println!("{name}, compute capability {major}.{minor}");
-    let mut checks = checks::all(gpu, arguments.extent)?;
+    let extent = if arguments.small {
+        Extent::SMALL
+    } else {
+        Extent::FULL
+    };
+    let mut checks = checks::all(gpu, extent)?;
     match linear::all(gpu) {
         Ok(linear) => checks.extend(linear),
         Err(error @ Error::Library { .. }) => println!("skipped: fused_linear: {error}"),
@@ -107,7 +113,12 @@ fn run(gpu: &Gpu, arguments: &Arguments) -> Result<bool, Box<dyn std::error::Err
     let times = if arguments.checks_only {
         vec![]
     } else {
-        times::all(gpu)?
+        let plan = if arguments.small {
+            &Plan::SMALL
+        } else {
+            &Plan::FULL
+        };
+        times::all(gpu, plan)?
     };
     print_times(&times);
     if let Some(path) = &arguments.json {

@@ -13,11 +13,35 @@ use super::{
     inputs,
 };
 
-/// Timed runs of one entry.
-pub(crate) const RUNS: usize = 50;
+/// What is measured, and how often.
+pub(crate) struct Plan {
+    runs: usize,
+    copy_elements: usize,
+    /// Rows and vocabularies.
+    shapes: &'static [(usize, usize)],
+    /// Tokens, width and vocabulary of the fused linear layer.
+    linear_shapes: &'static [(usize, usize, usize)],
+}
 
-/// Rows and vocabularies.
-pub(crate) const SHAPES: [(usize, usize); 5] = [
+impl Plan {
+    /// For a GPU.
+    pub(crate) const FULL: Self = Self {
+        runs: 50,
+        copy_elements: 1 << 30,
+        shapes: &SHAPES,
+        linear_shapes: &LINEAR_SHAPES,
+    };
+
+    /// To see that it runs.
+    pub(crate) const SMALL: Self = Self {
+        runs: 3,
+        copy_elements: 1 << 10,
+        shapes: &[(3, 1003)],
+        linear_shapes: &[(3, 16, 203)],
+    };
+}
+
+const SHAPES: [(usize, usize); 5] = [
     (8192, 152_064),
     (8192, 128_256),
     (4096, 32_768),
@@ -25,9 +49,7 @@ pub(crate) const SHAPES: [(usize, usize); 5] = [
     (64, 152_064),
 ];
 
-/// Tokens, width and vocabulary of the fused linear layer.
-pub(crate) const LINEAR_SHAPES: [(usize, usize, usize); 2] =
-    [(8192, 3584, 152_064), (8192, 4096, 131_072)];
+const LINEAR_SHAPES: [(usize, usize, usize); 2] = [(8192, 3584, 152_064), (8192, 4096, 131_072)];
 
 /// One measurement.
 #[derive(Clone, Debug)]
@@ -45,22 +67,24 @@ pub(crate) struct Time {
 
 struct Bench<'a> {
     gpu: &'a Gpu,
+    plan: &'a Plan,
     times: &'a mut Vec<Time>,
 }
 
 /// Everything that is measured.
-pub(crate) fn all(gpu: &Gpu) -> Result<Vec<Time>> {
+pub(crate) fn all(gpu: &Gpu, plan: &Plan) -> Result<Vec<Time>> {
     let mut times = Vec::new();
     let mut bench = Bench {
         gpu,
+        plan,
         times: &mut times,
     };
     bench.copy()?;
-    for (rows, vocab) in SHAPES {
+    for (rows, vocab) in plan.shapes.iter().copied() {
         bench.shape::<half::bf16>(rows, vocab)?;
         bench.shape::<f32>(rows, vocab)?;
     }
-    for shape in LINEAR_SHAPES {
+    for shape in plan.linear_shapes.iter().copied() {
         bench.linear(shape)?;
     }
     Ok(times)
@@ -69,12 +93,12 @@ pub(crate) fn all(gpu: &Gpu) -> Result<Vec<Time>> {
 impl Bench<'_> {
     /// The speed of a copy within the device: what all others are measured against.
     fn copy(&mut self) -> Result<()> {
-        let count = 1usize << 30;
+        let count = self.plan.copy_elements;
         let from = zeros::<half::bf16>(self.gpu, count)?;
         let mut to = zeros::<half::bf16>(self.gpu, count)?;
         let gpu = self.gpu;
         self.time(
-            ("copy", "bf16", "2 GiB".into(), 4.0 * count as f64),
+            ("copy", "bf16", format!("{count}"), 4.0 * count as f64),
             1,
             |_| {
                 gpu.stream()
@@ -153,14 +177,14 @@ impl Bench<'_> {
         })
     }
 
-    /// Median over [`RUNS`] after a few that do not count; run i uses buffer i modulo `buffers`.
+    /// Median after a few that do not count; run i uses buffer i modulo `buffers`.
     fn time(
         &mut self,
         (operation, element, shape, bytes): (&str, &str, String, f64),
         buffers: usize,
         mut run: impl FnMut(usize) -> Result<()>,
     ) -> Result<()> {
-        let stream = self.gpu.stream();
+        let (stream, runs) = (self.gpu.stream(), self.plan.runs);
         let mark = || {
             let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
             stream
@@ -170,8 +194,8 @@ impl Bench<'_> {
         for i in 0..2 * buffers {
             run(i % buffers)?;
         }
-        let mut milliseconds = Vec::with_capacity(RUNS);
-        for i in 0..RUNS {
+        let mut milliseconds = Vec::with_capacity(runs);
+        for i in 0..runs {
             let start = mark()?;
             run(i % buffers)?;
             let end = mark()?;
@@ -183,9 +207,9 @@ impl Bench<'_> {
             operation: operation.to_owned(),
             element: element.to_owned(),
             shape,
-            median: milliseconds[RUNS / 2],
-            low: milliseconds[RUNS / 10],
-            high: milliseconds[RUNS - 1 - RUNS / 10],
+            median: milliseconds[runs / 2],
+            low: milliseconds[runs / 10],
+            high: milliseconds[runs - 1 - runs / 10],
             bytes,
         });
         Ok(())
