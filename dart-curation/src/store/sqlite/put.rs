@@ -1,12 +1,16 @@
 //! Trajectories become rows.
 
 use dart_core::TrajectoryId;
+use sqlx::{QueryBuilder, Sqlite};
 
 use super::{
     record::{StepRecord, TrajectoryRecord},
     writer::Tx,
 };
 use crate::error::{CurationError, Result};
+
+/// Rows of one statement at most: a statement is prepared for each number of rows.
+const ROWS: usize = 16;
 
 /// Writes one trajectory. The inner error is of this one alone, which has then written nothing.
 pub(super) async fn put(
@@ -25,9 +29,8 @@ pub(super) async fn put(
             sqlx::query(statement).bind(seq).execute(&mut **tx).await?;
         }
     }
-    for (index, step) in record.steps.iter().enumerate() {
-        put_step(tx, seq, index, record, step).await?;
-    }
+    put_images(tx, &record.steps).await?;
+    put_steps(tx, seq, record).await?;
     Ok(Ok(()))
 }
 
@@ -99,50 +102,62 @@ async fn task_row(tx: &mut Tx<'_>, record: &TrajectoryRecord) -> Result<i64> {
     Ok(inserted.last_insert_rowid())
 }
 
-async fn put_step(
-    tx: &mut Tx<'_>,
-    seq: i64,
-    index: usize,
-    record: &TrajectoryRecord,
-    row: &StepRecord,
-) -> Result<()> {
-    if let Some(packed) = &row.frame.packed {
-        sqlx::query("INSERT INTO images (hash, packed) VALUES (?1, ?2) ON CONFLICT DO NOTHING")
-            .bind(&row.frame.hash[..])
-            .bind(packed)
-            .execute(&mut **tx)
-            .await?;
+/// Writes the images that are not stored yet, many in one statement.
+async fn put_images(tx: &mut Tx<'_>, steps: &[StepRecord]) -> Result<()> {
+    let images = steps.iter().map(|step| &step.frame);
+    let new: Vec<_> = images
+        .filter_map(|image| Some((image, image.packed.as_ref()?)))
+        .collect();
+    for part in new.chunks(ROWS) {
+        let mut insert = QueryBuilder::<Sqlite>::new("INSERT INTO images (hash, packed) ");
+        insert.push_values(part, |mut row, (image, packed)| {
+            row.push_bind(&image.hash[..]).push_bind(*packed);
+        });
+        insert.push(" ON CONFLICT DO NOTHING");
+        insert.build().execute(&mut **tx).await?;
     }
-    let step = &record.body.steps[index];
-    let size = step.observation.frame.size();
-    sqlx::query(
-        "INSERT INTO steps (trajectory, step, frame, width, height, last_action_error, ui, action,
-             text, prompt, images, tokens, log_probs, entropies, log_prob_kind, temperature, version,
-             truncated, decide_ms, act_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-             ?19, ?20)",
-    )
-    .bind(seq)
-    .bind(index as i64)
-    .bind(&row.frame.hash[..])
-    .bind(size.width)
-    .bind(size.height)
-    .bind(step.observation.last_action_error.as_deref())
-    .bind(row.ui.as_deref())
-    .bind(&row.action)
-    .bind(&step.decision.text)
-    .bind(&row.prompt)
-    .bind(&row.images)
-    .bind(&row.tokens)
-    .bind(&row.log_probs)
-    .bind(row.entropies.as_deref())
-    .bind(&row.log_prob_kind)
-    .bind(f64::from(step.decision.temperature))
-    .bind(step.decision.version.0 as i64)
-    .bind(step.decision.truncated)
-    .bind(step.decide_ms)
-    .bind(step.act_ms)
-    .execute(&mut **tx)
-    .await?;
+    Ok(())
+}
+
+/// Writes the steps, many in one statement: each statement costs more than its rows.
+async fn put_steps(tx: &mut Tx<'_>, seq: i64, record: &TrajectoryRecord) -> Result<()> {
+    let steps: Vec<_> = record
+        .steps
+        .iter()
+        .zip(&record.body.steps)
+        .enumerate()
+        .collect();
+    for part in steps.chunks(ROWS) {
+        let mut insert = QueryBuilder::<Sqlite>::new(
+            "INSERT INTO steps (trajectory, step, frame, width, height, last_action_error, ui,
+                 action, text, prompt, images, tokens, log_probs, entropies, log_prob_kind,
+                 temperature, version, truncated, decide_ms, act_ms) ",
+        );
+        insert.push_values(part, |mut columns, (index, (row, step))| {
+            let size = step.observation.frame.size();
+            columns
+                .push_bind(seq)
+                .push_bind(*index as i64)
+                .push_bind(&row.frame.hash[..])
+                .push_bind(size.width)
+                .push_bind(size.height)
+                .push_bind(step.observation.last_action_error.as_deref())
+                .push_bind(row.ui.as_deref())
+                .push_bind(&row.action)
+                .push_bind(&step.decision.text)
+                .push_bind(&row.prompt)
+                .push_bind(&row.images)
+                .push_bind(&row.tokens)
+                .push_bind(&row.log_probs)
+                .push_bind(row.entropies.as_deref())
+                .push_bind(&row.log_prob_kind)
+                .push_bind(f64::from(step.decision.temperature))
+                .push_bind(step.decision.version.0 as i64)
+                .push_bind(step.decision.truncated)
+                .push_bind(step.decide_ms)
+                .push_bind(step.act_ms);
+        });
+        insert.build().execute(&mut **tx).await?;
+    }
     Ok(())
 }
