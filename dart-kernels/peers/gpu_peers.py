@@ -321,7 +321,7 @@ def ours_rows(report):
         operation = FORMS.get(time["operation"], time["operation"])
         form = time["operation"].removeprefix("rl_loss").strip()
         who = f"ours, {form}" if operation == "rl_loss" else "ours"
-        yield dict(time, who=who, operation=operation, peak_mib=None, error=None)
+        yield dict(time, who=who, operation=operation, peak_mib=None)
 
 
 def print_table(rows, notes, checks):

@@ -1,8 +1,8 @@
 //! The fused linear layer on the GPU against products and losses in f64.
 
 use dart_kernels::{
-    Cpu, Labels, LogitsMut, RlLoss, Sequences, TokenLoss,
-    cuda::{FusedLinear, Gpu, GpuElement, Linear},
+    Cpu, Labels, LogitsMut, Objective, RlLoss, Sequences, TokenLoss,
+    cuda::{DeviceHead, FusedLinear, Gpu, GpuElement},
     row_stats,
 };
 
@@ -33,7 +33,7 @@ fn check<T: GpuElement>(gpu: &Gpu, allowed: f64) -> Result<Check> {
         .map(|x| T::from_f64(f64::from(x) * 0.1))
         .collect();
     let (on_gpu, layer) = (upload(gpu, &hidden)?, upload(gpu, &weight)?);
-    let linear = Linear {
+    let linear = DeviceHead {
         hidden: on_gpu.as_view(),
         weight: layer.as_view(),
         width: WIDTH,
@@ -51,7 +51,12 @@ fn check<T: GpuElement>(gpu: &Gpu, allowed: f64) -> Result<Check> {
         let tokens = inputs::tokens(22, VOCAB, &log_probs(&logits));
         let sequences = Sequences::from_lengths(&[20, 17]);
         let mut by_weight = upload(gpu, &vec![0f32; VOCAB * WIDTH])?;
-        let got = fused.rl_loss(&linear, (&tokens, &sequences), &loss, &mut by_weight)?;
+        let objective = Objective {
+            tokens: &tokens,
+            sequences: &sequences,
+            loss,
+        };
+        let got = fused.rl_loss(&linear, &objective, &mut by_weight)?;
         let (want, gradient) = reference(&logits, &tokens, &sequences, &loss)?;
         check.note(got.loss.loss, want.loss, allowed, || {
             format!("{name}, loss")
@@ -79,7 +84,7 @@ fn check<T: GpuElement>(gpu: &Gpu, allowed: f64) -> Result<Check> {
 
 fn statistics<T: GpuElement>(
     fused: &FusedLinear,
-    linear: &Linear<'_, T>,
+    linear: &DeviceHead<'_, T>,
     logits: &[f64],
     allowed: f64,
     check: &mut Check,

@@ -187,5 +187,6 @@ fn time_json(time: &Time) -> Value {
         "low_ms": time.low,
         "high_ms": time.high,
         "bytes": time.bytes,
+        "error": time.error,
     })
 }

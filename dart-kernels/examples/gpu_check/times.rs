@@ -3,8 +3,9 @@
 
 use cudarc::driver::{CudaSlice, sys::CUevent_flags};
 use dart_kernels::{
-    Labels, Sequences, Shape, TokenLoss,
-    cuda::{DeviceLogits, DeviceLogitsMut, Error, Form, FusedLinear, Gpu, GpuElement, Linear},
+    Labels, Objective, Sequences, Shape, TokenLoss,
+    cuda::{DeviceHead, DeviceLogits, DeviceLogitsMut, Error, Form, FusedLinear, Gpu, GpuElement},
+    row_stats,
 };
 use rayon::prelude::*;
 
@@ -63,6 +64,8 @@ pub(crate) struct Time {
     pub(crate) high: f64,
     /// Bytes that the operation has to move.
     pub(crate) bytes: f64,
+    /// Largest error of a log-probability or entropy, where that is what it gives.
+    pub(crate) error: Option<f64>,
 }
 
 struct Bench<'a> {
@@ -128,6 +131,9 @@ impl Bench<'_> {
         self.time(named("log_prob_entropy", 1.0), buffers.len(), |i| {
             gpu.row_stats(&DeviceLogits::new(&buffers[i], shape)?, &labels, &mut stats)
         })?;
+        if let Some(time) = self.times.last_mut() {
+            time.error = Some(largest_error::<T>(gpu, rows.min(64), vocab)?);
+        }
         let tokens = inputs::tokens(2, vocab, &vec![-11.0; rows]);
         let sequences = Sequences::single_tokens(rows);
         let mut batch = gpu.batch(&tokens, &sequences, &TokenLoss::PAPER)?;
@@ -152,7 +158,7 @@ impl Bench<'_> {
         let fused = FusedLinear::new(gpu, dart_kernels::cuda::fused_linear::LOGITS_BUDGET_BYTES)?;
         let hidden = upload(gpu, &numbers::<half::bf16>(3, rows * width))?;
         let weight = upload(gpu, &numbers::<half::bf16>(4, vocab * width))?;
-        let linear = Linear {
+        let linear = DeviceHead {
             hidden: hidden.as_view(),
             weight: weight.as_view(),
             width,
@@ -161,6 +167,11 @@ impl Bench<'_> {
         let targets: Vec<u32> = (0..rows).map(|row| inputs::target(1, row, vocab)).collect();
         let tokens = inputs::tokens(2, vocab, &vec![-11.0; rows]);
         let sequences = Sequences::single_tokens(rows);
+        let objective = Objective {
+            tokens: &tokens,
+            sequences: &sequences,
+            loss: TokenLoss::PAPER,
+        };
         let mut by_weight = zeros::<f32>(gpu, vocab * width)?;
         let named = |operation| (operation, "bf16", format!("{rows}x{width}x{vocab}"), 0.0);
         self.time(named("fused_linear forward"), 1, |_| {
@@ -170,10 +181,7 @@ impl Bench<'_> {
                 .map(drop)
         })?;
         self.time(named("fused_linear full"), 1, |_| {
-            let tokens = (tokens.as_slice(), &sequences);
-            fused
-                .rl_loss(&linear, tokens, &TokenLoss::PAPER, &mut by_weight)
-                .map(drop)
+            fused.rl_loss(&linear, &objective, &mut by_weight).map(drop)
         })
     }
 
@@ -211,6 +219,7 @@ impl Bench<'_> {
             low: milliseconds[runs / 10],
             high: milliseconds[runs - 1 - runs / 10],
             bytes,
+            error: None,
         });
         Ok(())
     }
@@ -245,4 +254,20 @@ fn buffers<T: GpuElement>(gpu: &Gpu, shape: Shape) -> Result<Vec<CudaSlice<T>>> 
     let mut all = copies?;
     all.push(first);
     Ok(all)
+}
+
+/// Largest error of the log-probabilities and entropies of the first rows.
+fn largest_error<T: GpuElement>(gpu: &Gpu, rows: usize, vocab: usize) -> Result<f64> {
+    let logits = numbers::<T>(0, rows * vocab);
+    let targets: Vec<u32> = (0..rows).map(|row| inputs::target(1, row, vocab)).collect();
+    let device = upload(gpu, &logits)?;
+    let on_device = DeviceLogits::new(&device, Shape::dense(rows, vocab))?;
+    let got = gpu.log_prob_entropy(&on_device, &Labels::new(&targets))?;
+    let errors = got.par_iter().enumerate().map(|(row, got)| {
+        let row_logits = &logits[row * vocab..][..vocab];
+        let want = row_stats(row_logits, targets[row] as usize, 1.0);
+        let log_prob = (got.log_prob - want.log_prob).abs();
+        log_prob.max((got.entropy - want.entropy).abs())
+    });
+    Ok(errors.reduce(|| 0.0, f64::max))
 }

@@ -27,15 +27,15 @@ use super::{
     plan::{chunk_rows, int},
     rows::need,
 };
-use crate::{Labels, RlLoss, RowStats, Sequences, Shape, Temperature, Token, TokenLoss};
+use crate::{Labels, Objective, RlLoss, RowStats, Shape, Temperature};
 
 /// A good budget for logits, in bytes: with a vocabulary of 152064 in bf16, 8192 tokens are two
 /// chunks. Every chunk more reads and writes the gradient of the layer once more.
 pub const LOGITS_BUDGET_BYTES: usize = 2 << 30;
 
-/// Hidden states and an output layer on the device, both row-major.
+/// [`crate::Head`] on the device: hidden states and the layer's weight, both row-major.
 #[derive(Debug)]
-pub struct Linear<'a, T> {
+pub struct DeviceHead<'a, T> {
     /// `[rows, width]`.
     pub hidden: CudaView<'a, T>,
     /// `[vocab, width]`.
@@ -48,7 +48,7 @@ pub struct Linear<'a, T> {
 
 /// What [`FusedLinear::rl_loss`] gives.
 #[derive(Debug)]
-pub struct LinearLoss {
+pub struct DeviceFusedLoss {
     /// Loss and outcomes.
     pub loss: RlLoss,
     /// Gradient with respect to the hidden states, `[rows, width]`.
@@ -77,10 +77,11 @@ impl FusedLinear {
         })
     }
 
-    /// Loss of `tokens`, whose hidden states are `linear.hidden`, with gradients. The gradient of
+    /// Loss of `tokens`, whose hidden states are `head.hidden`, with gradients. The gradient of
     /// the output layer is *added* to `by_weight`, `[vocab, width]` in f32.
     ///
-    /// Logits and their gradient have the type of the hidden states; sums are f32.
+    /// Logits and their gradient have the type of the hidden states; sums are f32. Hidden states
+    /// must be finite: a row without a loss has gradient 0, and 0 · NaN would reach `by_weight`.
     ///
     /// # Errors
     /// [`Error::Refused`](super::Error::Refused) as for [`Gpu::rl_loss_in_place`],
@@ -88,38 +89,42 @@ impl FusedLinear {
     /// [`Error::Blas`](super::Error::Blas).
     pub fn rl_loss<T: GpuElement>(
         &self,
-        linear: &Linear<'_, T>,
-        (tokens, sequences): (&[Token], &Sequences),
-        loss: &TokenLoss,
+        head: &DeviceHead<'_, T>,
+        objective: &Objective<'_>,
         by_weight: &mut CudaSlice<f32>,
-    ) -> Result<LinearLoss> {
-        linear.check(tokens.len())?;
+    ) -> Result<DeviceFusedLoss> {
+        let Objective {
+            tokens,
+            sequences,
+            loss,
+        } = objective;
+        head.check(tokens.len())?;
         need(
             "the gradient of the output layer",
             by_weight.len(),
-            linear.vocab * linear.width,
+            head.vocab * head.width,
         )?;
         let mut batch = self.gpu.batch(tokens, sequences, loss)?;
         if !loss.is_token_level() {
-            self.each_chunk::<T, T>(linear, tokens.len(), |rows, logits| {
+            self.each_chunk::<T, T>(head, tokens.len(), |rows, logits| {
                 self.gpu.stats(logits, &mut batch, rows.start)
             })?;
             self.gpu.sequence_terms(&mut batch)?;
             self.gpu.losses(&mut batch, 0..tokens.len())?;
         }
-        let mut by_hidden = self.gpu.zeros::<f32>(tokens.len() * linear.width)?;
-        self.each_chunk::<T, T>(linear, tokens.len(), |rows, logits| {
+        let mut by_hidden = self.gpu.zeros::<f32>(tokens.len() * head.width)?;
+        self.each_chunk::<T, T>(head, tokens.len(), |rows, logits| {
             if loss.is_token_level() {
                 self.gpu.run_part(logits, &mut batch, rows.start)?;
             } else {
                 self.gpu.backward(logits, &batch, rows.start)?;
             }
-            let chunk = Chunk::of(linear, rows, logits.shape().row_stride)?;
+            let chunk = Chunk::of(head, rows, logits.shape().row_stride)?;
             let gradient = logits.data.as_view();
             chunk.by_hidden(&self.blas, &gradient, &mut by_hidden)?;
             chunk.add_by_weight(&self.blas, &gradient, by_weight)
         })?;
-        Ok(LinearLoss {
+        Ok(DeviceFusedLoss {
             loss: self.gpu.results(&batch)?,
             by_hidden,
         })
@@ -132,14 +137,14 @@ impl FusedLinear {
     /// As [`FusedLinear::rl_loss`].
     pub fn log_prob_entropy<T: GpuElement, L: GpuElement>(
         &self,
-        linear: &Linear<'_, T>,
+        head: &DeviceHead<'_, T>,
         labels: &Labels<'_>,
     ) -> Result<Vec<RowStats>> {
         let rows = labels.targets.len();
-        linear.check(rows)?;
-        labels.check(Shape::dense(rows, linear.vocab))?;
+        head.check(rows)?;
+        labels.check(Shape::dense(rows, head.vocab))?;
         let mut all = Vec::with_capacity(rows);
-        self.each_chunk::<T, L>(linear, rows, |range, logits| {
+        self.each_chunk::<T, L>(head, rows, |range, logits| {
             let labels = Labels {
                 targets: &labels.targets[range.clone()],
                 temperature: match labels.temperature {
@@ -157,7 +162,7 @@ impl FusedLinear {
     /// Makes the logits of one chunk of tokens after another and hands them to `work`.
     fn each_chunk<T: GpuElement, L: GpuElement>(
         &self,
-        linear: &Linear<'_, T>,
+        head: &DeviceHead<'_, T>,
         rows: usize,
         mut work: impl FnMut(Range<usize>, &mut DeviceLogitsMut<'_, L>) -> Result<()>,
     ) -> Result<()> {
@@ -165,16 +170,16 @@ impl FusedLinear {
             return Ok(());
         }
         // Rows at multiples of 16 bytes, whatever the vocabulary: cuBLAS is several times faster.
-        let stride = linear.vocab.next_multiple_of(16 / size_of::<L>());
+        let stride = head.vocab.next_multiple_of(16 / size_of::<L>());
         let chunk = chunk_rows(rows, stride * size_of::<L>(), self.budget_bytes);
         let mut buffer = self.gpu.zeros::<L>(chunk * stride)?;
         for start in (0..rows).step_by(chunk) {
             let range = start..rows.min(start + chunk);
-            Chunk::of(linear, range.clone(), stride)?.logits(&self.blas, &mut buffer)?;
+            Chunk::of(head, range.clone(), stride)?.logits(&self.blas, &mut buffer)?;
             let used = range.len() * stride;
             let shape = Shape {
                 rows: range.len(),
-                vocab: linear.vocab,
+                vocab: head.vocab,
                 row_stride: stride,
             };
             let view = buffer.slice_mut(..used);
@@ -184,7 +189,7 @@ impl FusedLinear {
     }
 }
 
-impl<T> Linear<'_, T> {
+impl<T> DeviceHead<'_, T> {
     fn check(&self, rows: usize) -> Result<()> {
         need("the hidden states", self.hidden.len(), rows * self.width)?;
         need(
@@ -199,30 +204,26 @@ impl<T> Linear<'_, T> {
 ///
 /// cuBLAS counts columns first: it sees each of our row-major matrices as its transpose.
 struct Chunk<'l, 'a, T> {
-    linear: &'l Linear<'a, T>,
+    head: &'l DeviceHead<'a, T>,
     rows: Range<usize>,
     /// Numbers of rows, logits, numbers of a hidden state, and of a row of logits with its gap.
     counts: [i32; 4],
 }
 
 impl<'l, 'a, T: GpuElement> Chunk<'l, 'a, T> {
-    fn of(linear: &'l Linear<'a, T>, rows: Range<usize>, stride: usize) -> Result<Self> {
+    fn of(head: &'l DeviceHead<'a, T>, rows: Range<usize>, stride: usize) -> Result<Self> {
         let counts = [
             int("the number of rows", rows.len())?,
-            int("the vocabulary", linear.vocab)?,
-            int("the width", linear.width)?,
+            int("the vocabulary", head.vocab)?,
+            int("the width", head.width)?,
             int("the row of logits", stride)?,
         ];
-        Ok(Self {
-            linear,
-            rows,
-            counts,
-        })
+        Ok(Self { head, rows, counts })
     }
 
     fn hidden(&self) -> CudaView<'_, T> {
-        let width = self.linear.width;
-        self.linear
+        let width = self.head.width;
+        self.head
             .hidden
             .slice(self.rows.start * width..self.rows.end * width)
     }
@@ -236,7 +237,7 @@ impl<'l, 'a, T: GpuElement> Chunk<'l, 'a, T> {
             strides: [width, width, stride],
             keep: 0.0,
         };
-        product.run(blas, &self.linear.weight, &self.hidden(), logits)
+        product.run(blas, &self.head.weight, &self.hidden(), logits)
     }
 
     /// dh = dX W.
@@ -253,9 +254,9 @@ impl<'l, 'a, T: GpuElement> Chunk<'l, 'a, T> {
             strides: [width, stride, width],
             keep: 0.0,
         };
-        let start = self.rows.start * self.linear.width;
-        let mut part = by_hidden.slice_mut(start..start + self.rows.len() * self.linear.width);
-        product.run(blas, &self.linear.weight, gradient, &mut part)
+        let start = self.rows.start * self.head.width;
+        let mut part = by_hidden.slice_mut(start..start + self.rows.len() * self.head.width);
+        product.run(blas, &self.head.weight, gradient, &mut part)
     }
 
     /// dW += dXᵀ h.

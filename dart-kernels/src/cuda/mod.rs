@@ -15,7 +15,8 @@
 //! The kernels are CUDA C in `cuda/`. Their PTX is checked in and loaded through cudarc, which finds
 //! the driver at run time: building takes no CUDA toolkit, and a machine without a GPU gets
 //! [`Error::Library`] or [`Error::NoDevice`]. The feature `jit` compiles the sources for the present
-//! device instead. The feature `cuda` adds [`candle`](self) operations for tensors on a GPU.
+//! device instead. With the feature `cuda` the operations
+//! of [`crate::candle_op`] also take tensors on a GPU.
 //!
 //! Statistics, losses and gradients are f32 on the device, with an error of a few units in the last
 //! place; results repeat bit for bit on the same device.
@@ -39,7 +40,7 @@ pub mod tokens;
 
 pub use buffers::{DeviceLogits, DeviceLogitsMut};
 pub use error::{Error, Result};
-pub use fused_linear::{FusedLinear, Linear, LinearLoss};
+pub use fused_linear::{DeviceFusedLoss, DeviceHead, FusedLinear};
 pub use gpu::{ElementKind, Gpu, GpuElement};
 pub use plan::Form;
 pub use rl_loss::Batch;
