@@ -21,10 +21,8 @@ const CUDA_VERSION: &str = "13000";
 pub(crate) fn run() -> Result<()> {
     let stub = target().join("candle-kernels-stub");
     make_stub(&registry_folder()?, &stub)?;
-    let patch = format!(
-        "patch.crates-io.{CRATE}.path={:?}",
-        stub.display().to_string()
-    );
+    let workspace = target().join("check-cuda-workspace");
+    make_workspace(&process::root(), &workspace, &stub)?;
     let arguments = [
         "clippy",
         "-p",
@@ -35,14 +33,41 @@ pub(crate) fn run() -> Result<()> {
     ];
     process::run(
         process::cargo()
+            .current_dir(&workspace)
             .args(arguments)
-            .args(["--config", &patch])
             // The features of this check are no others'; its build is kept apart.
             .arg("--target-dir")
             .arg(target().join("check-cuda"))
             .args(["--", "-D", "warnings"])
             .env("CUDARC_CUDA_VERSION", CUDA_VERSION),
     )
+}
+
+/// A workspace of the one crate, in which the stub is in force: a patch of our own workspace would
+/// be written into its lock file.
+fn make_workspace(root: &Path, to: &Path, stub: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
+    let patch = format!("\n[patch.crates-io]\n{CRATE} = {{ path = {stub:?} }}\n");
+    write(&to.join("Cargo.toml"), &(one_member(&manifest)? + &patch))?;
+    fs::copy(root.join("Cargo.lock"), to.join("Cargo.lock"))?;
+    let link = to.join("dart-kernels");
+    if !link.exists() {
+        std::os::unix::fs::symlink(root.join("dart-kernels"), &link)?;
+    }
+    Ok(())
+}
+
+/// The manifest of the workspace with one member instead of all.
+fn one_member(manifest: &str) -> Result<String> {
+    let all = manifest
+        .find("members = [")
+        .context("the workspace has members")?;
+    let end = manifest
+        .find("[workspace.package]")
+        .context("the workspace has a package table")?;
+    let member = "members = [\"dart-kernels\"]\n\n";
+    Ok([&manifest[..all], member, &manifest[end..]].concat())
 }
 
 fn target() -> PathBuf {
@@ -146,6 +171,18 @@ fn write(path: &Path, text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_member_is_left() {
+        let manifest = "[workspace]\nresolver = \"3\"\nmembers = [\n    \"a\", # [x]\n]\n\
+                        default-members = [\"a\"]\n\n[workspace.package]\nversion = \"1\"\n";
+        let one = one_member(manifest).unwrap();
+        assert_eq!(
+            one,
+            "[workspace]\nresolver = \"3\"\nmembers = [\"dart-kernels\"]\n\n\
+             [workspace.package]\nversion = \"1\"\n"
+        );
+    }
 
     #[test]
     fn build_dependencies_are_left_out() {
