@@ -48,7 +48,10 @@ pub(crate) fn run() -> Result<()> {
 fn make_workspace(root: &Path, to: &Path, stub: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
-    let patch = format!("\n[patch.crates-io]\n{CRATE} = {{ path = {stub:?} }}\n");
+    let patch = format!(
+        "\n[patch.crates-io]\n{CRATE} = {{ path = \"{}\" }}\n",
+        stub.display()
+    );
     write(&to.join("Cargo.toml"), &(one_member(&manifest)? + &patch))?;
     fs::copy(root.join("Cargo.lock"), to.join("Cargo.lock"))?;
     let link = to.join("dart-kernels");
