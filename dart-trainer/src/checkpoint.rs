@@ -337,7 +337,15 @@ impl CheckpointDir {
         let (current, left): (Vec<_>, Vec<_>) = versions.into_iter().partition(|v| *v <= latest);
         let old = current.len().saturating_sub(self.keep);
         for version in current.into_iter().take(old).chain(left) {
-            remove(&self.path(version))?;
+            // Renamed first: a crash in the middle must not leave half a version under its name.
+            let path = self.path(version);
+            let gone = self
+                .root
+                .join(format!(".tmp-gone-{}", directory_name(version)));
+            remove(&gone)?;
+            fs::rename(&path, &gone).map_err(TrainerError::io("rename", &path))?;
+            fault::point("checkpoint.retiring");
+            remove(&gone)?;
         }
         Ok(())
     }

@@ -45,6 +45,7 @@ pub(crate) const POINTS: &[(&str, u64)] = &[
     ("checkpoint.manifest-written", 4),
     ("checkpoint.renamed", 4),
     ("checkpoint.retired", 4),
+    ("checkpoint.retiring", 3),
     ("checkpoint.set-aside", 1),
     ("ingest.stored", 60),
     ("latest.swapped", 4),
