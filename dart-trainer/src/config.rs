@@ -1,22 +1,16 @@
 //! Every setting of the learner. Defaults are those of the paper (preset `paper`).
 
-use dart_kernels::{Clip, Importance, Kl, RatioLevel, Surrogate, TokenLoss, WeightLevel};
+use dart_kernels::{Aggregation, Kl, Rejection, TokenLoss};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
 
-use crate::error::{Result, TrainerError};
-
-/// A named set of defaults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Preset {
-    /// arXiv 2509.23866.
-    #[default]
-    Paper,
-    /// Its public code, where that differs: clip 0.1/0.28, learning rate 1e-7, and a weight of 1
-    /// for samples without rollout log-probs.
-    Released,
-}
+use crate::{
+    AggregationConfig, ImportanceConfig, KlEstimateConfig, KlGradientConfig, Preset, RatioConfig,
+    RatioSource, RejectionConfig, SurrogateConfig, WeightLevelConfig,
+    error::{Result, TrainerError},
+    pipeline::Wrong,
+    preset::defaults,
+};
 
 /// What happens to a sample without rollout log-probs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +36,8 @@ pub enum Decay {
     Cosine,
 }
 
-/// Settings of the learner. In a file, `preset` chooses the defaults of all keys left out.
+/// Settings of the learner. In a file, `preset` chooses the defaults of all keys left out. Keys of a
+/// table are laid over the preset's table, unless it is of another `kind`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct TrainerConfig {
@@ -60,26 +55,39 @@ pub struct TrainerConfig {
     pub adam_epsilon: f64,
     /// Largest norm of the gradient over all parameters; 0 turns clipping off.
     pub grad_clip: f64,
-    /// The probability ratio is kept above 1 − this.
-    pub clip_low: f64,
-    /// The probability ratio is kept below 1 + this: higher, so that rare tokens can grow.
-    pub clip_high: f64,
-    /// With a negative advantage A the token loss is at most −A · this; 0 turns it off.
-    pub dual_clip: f64,
-    /// Whether tokens are weighted by min(old/rollout probability, `is_cap`). Without it training
-    /// collapses once sampler and learner drift apart.
-    pub truncated_is: bool,
-    /// Largest importance weight.
-    pub is_cap: f64,
+    /// The part of the loss that improves the policy, with its clip.
+    pub surrogate: SurrogateConfig,
+    /// Whose ratio it uses.
+    pub ratio: RatioConfig,
+    /// Which log-probs the ratio is taken against.
+    pub ratio_source: RatioSource,
+    /// Correction for tokens that another policy drew. Without it training collapses once sampler
+    /// and learner drift apart.
+    pub importance: ImportanceConfig,
+    /// Rules that take tokens out of the loss whose policy drifted too far, decided before the
+    /// first optimizer step. The denominators count what is left. The paper has none.
+    pub rejection: Vec<RejectionConfig>,
+    /// How token losses become one number.
+    pub aggregation: AggregationConfig,
     /// What happens to a sample without rollout log-probs.
     pub missing_rollout_log_probs: MissingLogProbs,
     /// Factor of the KL to the reference (the weights when the first policy gradient was taken).
     /// 0 saves the reference model and its pass.
     pub kl_beta: f64,
+    /// Which estimate of that KL.
+    pub kl_estimate: KlEstimateConfig,
+    /// Whose derivative it has.
+    pub kl_gradient: KlGradientConfig,
+    /// Whether the KL is multiplied with the surrogate's ratio, through which its gradient then
+    /// flows too: right for tokens that an older policy drew.
+    pub kl_times_ratio: bool,
     /// Factor of the entropy bonus.
     pub entropy_bonus: f64,
     /// Share of a group's steps, those of lowest entropy, that are not trained on; 0 keeps all.
     pub entropy_drop: f64,
+    /// Share of the batch's tokens, those of lowest entropy, that are not trained on though the
+    /// denominators count them ("80/20": 0.8, arXiv 2506.01939); 0 keeps all.
+    pub token_entropy_drop: f64,
     /// Factor of the model's reading loss beside the policy gradient.
     pub reading_weight: f64,
     /// Passes over each batch.
@@ -155,15 +163,28 @@ impl Default for TrainerConfig {
             betas: [0.9, 0.999],
             adam_epsilon: 1e-8,
             grad_clip: 2.0,
-            clip_low: 0.2,
-            clip_high: 0.28,
-            dual_clip: 10.0,
-            truncated_is: true,
-            is_cap: 1.0,
+            surrogate: SurrogateConfig::Clipped {
+                low: 0.2,
+                high: 0.28,
+                dual: 10.0,
+                ratio_cap: 0.0,
+            },
+            ratio: RatioConfig::Token,
+            ratio_source: RatioSource::Old,
+            importance: ImportanceConfig::Truncated {
+                level: WeightLevelConfig::Token,
+                cap: 1.0,
+            },
+            rejection: Vec::new(),
+            aggregation: AggregationConfig::SeqMeanTokenMean {},
             missing_rollout_log_probs: MissingLogProbs::Error,
             kl_beta: 0.1,
+            kl_estimate: KlEstimateConfig::K3,
+            kl_gradient: KlGradientConfig::Own,
+            kl_times_ratio: false,
             entropy_bonus: 0.0,
             entropy_drop: 0.2,
+            token_entropy_drop: 0.0,
             reading_weight: 0.0,
             epochs: 1,
             minibatches: 1,
@@ -180,16 +201,7 @@ impl Default for TrainerConfig {
 impl TrainerConfig {
     /// The defaults of `preset`.
     pub fn preset(preset: Preset) -> Self {
-        match preset {
-            Preset::Paper => Self::default(),
-            Preset::Released => Self {
-                preset,
-                learning_rate: 1e-7,
-                clip_low: 0.1,
-                missing_rollout_log_probs: MissingLogProbs::Unit,
-                ..Self::default()
-            },
-        }
+        defaults(preset)
     }
 
     /// Checks that the numbers make sense together.
@@ -206,9 +218,6 @@ impl TrainerConfig {
             ("learning_rate", self.learning_rate),
             ("weight_decay", self.weight_decay),
             ("grad_clip", self.grad_clip),
-            ("clip_high", self.clip_high),
-            ("dual_clip", self.dual_clip),
-            ("is_cap", self.is_cap),
             ("kl_beta", self.kl_beta),
             ("entropy_bonus", self.entropy_bonus),
             ("reading_weight", self.reading_weight),
@@ -233,7 +242,7 @@ impl TrainerConfig {
             ("betas", self.betas[0]),
             ("betas", self.betas[1]),
             ("entropy_drop", self.entropy_drop),
-            ("clip_low", self.clip_low),
+            ("token_entropy_drop", self.token_entropy_drop),
         ];
         let wrong = |key, message| Err(TrainerError::Config { key, message });
         if let Some((key, _)) = not_negative
@@ -254,28 +263,55 @@ impl TrainerConfig {
         if !(0.0..=1.0).contains(&imitation.final_share) {
             return wrong("imitation.final_share", "must be 0 to 1");
         }
-        Ok(())
+        match self.wrong_loss() {
+            Some((key, message)) => wrong(key, message),
+            None => Ok(()),
+        }
+    }
+
+    /// What is wrong with the switches of the loss.
+    fn wrong_loss(&self) -> Option<Wrong> {
+        let corrects = !matches!(self.importance, ImportanceConfig::Off {});
+        let idle = corrects && self.ratio_source == RatioSource::Rollout;
+        let rules = || self.rejection.iter().find_map(|rule| rule.wrong());
+        let sequence = self.ratio == RatioConfig::Sequence
+            && matches!(self.surrogate, SurrogateConfig::Reinforce {});
+        self.surrogate
+            .wrong()
+            .or_else(|| self.importance.wrong())
+            .or_else(rules)
+            .or_else(|| self.aggregation.wrong())
+            .or(idle.then_some((
+                "importance",
+                "must be off where ratio_source is rollout: the ratio corrects already",
+            )))
+            .or(sequence.then_some(("ratio", "has no use in the surrogate reinforce")))
     }
 
     /// The policy-gradient loss that these settings describe.
     pub fn token_loss(&self) -> TokenLoss {
         TokenLoss {
-            surrogate: Surrogate::Clipped(Clip {
-                dual: (self.dual_clip > 0.0).then_some(self.dual_clip),
-                ..Clip::new(self.clip_low, self.clip_high)
-            }),
-            ratio: RatioLevel::Token,
-            importance: if self.truncated_is {
-                Importance::Truncated {
-                    level: WeightLevel::Token,
-                    cap: self.is_cap,
-                }
-            } else {
-                Importance::Off
+            surrogate: self.surrogate.kernel(),
+            ratio: self.ratio.kernel(),
+            importance: self.importance.kernel(),
+            kl: Kl {
+                beta: self.kl_beta,
+                estimate: self.kl_estimate.kernel(),
+                gradient: self.kl_gradient.kernel(),
+                times_ratio: self.kl_times_ratio,
             },
-            kl: Kl::k3(self.kl_beta),
             entropy_bonus: self.entropy_bonus,
         }
+    }
+
+    /// How the losses of tokens become one number.
+    pub fn token_weights(&self) -> Aggregation {
+        self.aggregation.kernel()
+    }
+
+    /// The rules that take tokens out of the loss.
+    pub fn rejection_rules(&self) -> Vec<Rejection> {
+        self.rejection.iter().map(|rule| rule.kernel()).collect()
     }
 
     /// Learning rate of policy-gradient step `step`, counted from 1.
@@ -325,8 +361,23 @@ impl<'de> Deserialize<'de> for TrainerConfig {
         let Value::Object(mut all) = defaults else {
             return Err(D::Error::custom("the defaults are no table"));
         };
-        all.extend(given);
+        for (key, value) in given {
+            let under = all.entry(key).or_insert(Value::Null);
+            lay_over(under, value);
+        }
         Self::deserialize(Value::Object(all)).map_err(D::Error::custom)
+    }
+}
+
+/// Lays `value` over what is there: tables key by key, unless they are of another kind.
+fn lay_over(under: &mut Value, value: Value) {
+    match (under, value) {
+        (Value::Object(under), Value::Object(value))
+            if value.get("kind").is_none() || value.get("kind") == under.get("kind") =>
+        {
+            under.extend(value);
+        }
+        (under, value) => *under = value,
     }
 }
 
@@ -341,8 +392,14 @@ mod tests {
     #[test]
     fn the_preset_chooses_what_is_left_out() {
         assert_eq!(parse("{}").unwrap(), TrainerConfig::default());
-        let released = parse(r#"{"preset": "released", "clip_high": 0.3}"#).unwrap();
-        assert_eq!((released.clip_low, released.clip_high), (0.1, 0.3));
+        let released = parse(r#"{"preset": "released", "surrogate": {"high": 0.3}}"#).unwrap();
+        let clip = SurrogateConfig::Clipped {
+            low: 0.1,
+            high: 0.3,
+            dual: 10.0,
+            ratio_cap: 0.0,
+        };
+        assert_eq!(released.surrogate, clip);
         assert_eq!(released.missing_rollout_log_probs, MissingLogProbs::Unit);
         let text = serde_json::to_string(&released).unwrap();
         assert_eq!(parse(&text).unwrap(), released);
@@ -350,8 +407,8 @@ mod tests {
 
     #[test]
     fn unknown_and_wrong_keys_are_named() {
-        let unknown = parse(r#"{"clip_hi": 0.3}"#).unwrap_err().to_string();
-        assert!(unknown.contains("`clip_hi`") && unknown.contains("`clip_high`"));
+        let unknown = parse(r#"{"kl_bet": 0.3}"#).unwrap_err().to_string();
+        assert!(unknown.contains("`kl_bet`") && unknown.contains("`kl_beta`"));
         let nested = parse(r#"{"imitation": {"lr": 1}}"#)
             .unwrap_err()
             .to_string();

@@ -46,7 +46,7 @@ impl<M: TrainableModel> GrpoLearner<M> {
         };
         let mut tally = Tally::default();
         let update = self.apply(&computed, (rates, settings.grad_clip))?;
-        tally.add(&computed, update);
+        tally.add(computed, update);
         let mut metrics = tally.imitation(batch);
         metrics.insert("learning_rate", rates.learning_rate);
         Ok((metrics, tally))

@@ -14,22 +14,34 @@
 
 mod adamw;
 pub mod checkpoint;
+mod choice;
 pub mod config;
+mod drift;
 mod error;
+#[cfg(test)]
+mod golden;
 mod gradients;
 pub mod handle;
 mod imitation;
 pub mod learner;
 mod metrics;
 mod pass;
+mod pipeline;
 mod plan;
 mod policy_gradient;
+mod preset;
 mod state;
+mod tokens;
 mod update;
 mod validate;
 mod workers;
 
 pub use checkpoint::{Checkpoint, CheckpointDir, Draft, Sealed};
-pub use config::{Decay, ImitationConfig, MissingLogProbs, Preset, TrainerConfig};
+pub use config::{Decay, ImitationConfig, MissingLogProbs, TrainerConfig};
 pub use handle::{LearnerHandle, ScoringLearner};
 pub use learner::GrpoLearner;
+pub use pipeline::{
+    AggregationConfig, ImportanceConfig, KlEstimateConfig, KlGradientConfig, RatioConfig,
+    RatioSource, RejectionConfig, RejectionLevelConfig, SurrogateConfig, WeightLevelConfig,
+};
+pub use preset::Preset;

@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 
 use dart_core::Batch;
-use dart_kernels::{ClipSide, effective_sample_size};
+use dart_kernels::{LossMetrics, LossSums};
 
-use crate::{pass::Computed, update::Update};
+use crate::{drift::LogProbs, pass::Computed, update::Update};
 
 /// Metrics by name.
 pub(crate) type Metrics = BTreeMap<&'static str, f64>;
-
-/// Log-probs of one token under the policy that drew it and under the learner, before the step.
-pub(crate) type Drift = (f64, f64);
 
 /// Sums over the optimizer steps of one batch.
 #[derive(Debug, Default)]
@@ -20,43 +17,36 @@ pub(crate) struct Tally {
     loss: f64,
     reading: Vec<f64>,
     missing: usize,
-    bad_rows: usize,
-    tokens: usize,
-    /// Sums over tokens: surrogate, KL to the reference, entropy, log-prob.
-    sums: [f64; 4],
-    clips: [usize; 3],
-    importance: Vec<f64>,
-    /// Pairs of tokens that have a rollout log-prob.
-    pub drift: Vec<Drift>,
+    sums: LossSums,
+    weighted: f64,
+    lowest_weight: Option<f64>,
+    /// Of the first optimizer step.
+    log_probs: Vec<(usize, Vec<f64>)>,
 }
 
 impl Tally {
     /// Takes in one optimizer step.
-    pub(crate) fn add(&mut self, computed: &Computed, update: Update) {
+    pub(crate) fn add(&mut self, computed: Computed, update: Update) {
         self.loss += computed.loss;
         self.reading.extend(computed.reading);
         self.missing = computed.gradients.missing();
-        self.bad_rows += computed.bad_rows;
-        self.updates.push(update);
-        for (_, outcome) in computed.tokens.iter().filter(|(t, _)| t.weight > 0.0) {
-            self.tokens += 1;
-            let terms = [
-                outcome.importance * outcome.surrogate,
-                outcome.kl,
-                outcome.entropy,
-                outcome.log_prob,
-            ];
-            for (sum, term) in self.sums.iter_mut().zip(terms) {
-                *sum += term;
-            }
-            match outcome.clip {
-                ClipSide::None => {}
-                ClipSide::Low => self.clips[0] += 1,
-                ClipSide::High => self.clips[1] += 1,
-                ClipSide::Dual => self.clips[2] += 1,
-            }
-            self.importance.push(outcome.importance);
+        self.sums = self.sums.merge(&computed.sums);
+        self.weighted += computed.weighted;
+        let lowest = self.lowest_weight.into_iter();
+        self.lowest_weight = lowest.chain(computed.lowest_weight).reduce(f64::min);
+        if self.updates.is_empty() {
+            self.log_probs = computed.log_probs;
         }
+        self.updates.push(update);
+    }
+
+    /// The learner's log-probs in the first optimizer step, for each of `samples` samples.
+    pub(crate) fn first_log_probs(&self, samples: usize) -> LogProbs {
+        let mut all = vec![Vec::new(); samples];
+        for (index, log_probs) in &self.log_probs {
+            all[*index].clone_from(log_probs);
+        }
+        all
     }
 
     /// Whether the weights were left as they were.
@@ -75,11 +65,12 @@ impl Tally {
         let images: usize = batch.samples.iter().map(|s| s.prompt.images.len()).sum();
         let norms: f64 = self.updates.iter().map(|u| u.grad_norm).sum();
         let applied = self.updates.iter().filter(|u| u.applied).count();
+        let tokens = self.sums.tokens as f64;
         let mut metrics = Metrics::from([
             ("loss", self.loss / steps),
             ("grad_norm", norms / steps),
-            ("entropy", self.mean(2)),
-            ("tokens", self.tokens as f64),
+            ("entropy", self.mean(self.sums.entropy)),
+            ("tokens", tokens),
             ("samples", batch.samples.len() as f64),
             (
                 "images_per_sample",
@@ -87,7 +78,7 @@ impl Tally {
             ),
             ("updates", applied as f64),
             ("updates_not_finite", self.not_finite() as f64),
-            ("bad_rows", self.bad_rows as f64),
+            ("bad_rows", self.sums.bad_rows as f64),
             ("parameters_without_gradient", self.missing as f64),
             ("skipped", f64::from(u8::from(self.skipped()))),
         ]);
@@ -101,39 +92,16 @@ impl Tally {
     /// Numbers of imitation.
     pub(crate) fn imitation(&self, batch: &Batch) -> Metrics {
         let mut metrics = self.common(batch);
-        metrics.insert("nll", -self.mean(3));
+        metrics.insert("nll", -self.mean(self.sums.log_prob));
         metrics
     }
 
     /// Numbers of the policy gradient.
     pub(crate) fn policy_gradient(&self, batch: &Batch) -> Metrics {
         let mut metrics = self.common(batch);
-        let tokens = self.tokens.max(1) as f64;
-        let lowest = self
-            .importance
-            .iter()
-            .copied()
-            .fold(f64::INFINITY, f64::min);
-        metrics.extend([
-            ("policy_loss", self.mean(0)),
-            ("kl_reference", self.mean(1)),
-            ("clip_low", self.clips[0] as f64 / tokens),
-            ("clip_high", self.clips[1] as f64 / tokens),
-            ("clip_dual", self.clips[2] as f64 / tokens),
-        ]);
-        if !self.importance.is_empty() {
-            metrics.extend([
-                ("is_mean", mean(self.importance.iter().copied())),
-                ("is_min", lowest),
-                ("is_ess", effective_sample_size(&self.importance)),
-            ]);
-        }
-        if !self.drift.is_empty() {
-            let ratios = || self.drift.iter().map(|(rollout, old)| old - rollout);
-            // exp of a wild ratio would hide all others.
-            let k3 = ratios().map(|q| (q.clamp(-20.0, 20.0).exp_m1() - q).min(10.0));
-            metrics.insert("rollout_kl_k1", mean(ratios().map(|q| -q)));
-            metrics.insert("rollout_kl_k3", mean(k3));
+        metrics.insert("policy_loss", self.mean(self.weighted));
+        if self.sums.tokens > 0 {
+            metrics.extend(self.of_tokens(&self.sums.metrics()));
         }
         let advantages = || batch.samples.iter().map(|sample| sample.advantage);
         let centre = mean(advantages());
@@ -143,8 +111,31 @@ impl Tally {
         metrics
     }
 
-    fn mean(&self, index: usize) -> f64 {
-        self.sums[index] / self.tokens.max(1) as f64
+    /// Means over tokens; there are some.
+    fn of_tokens(&self, means: &LossMetrics) -> Metrics {
+        let mut metrics = Metrics::from([
+            ("surrogate", means.surrogate),
+            ("kl_reference", means.kl),
+            ("ratio_kl_k1", means.ratio_k1),
+            ("ratio_kl_k3", means.ratio_k3),
+            ("clip_low", means.clip_low),
+            ("clip_high", means.clip_high),
+            ("clip_dual", means.clip_dual),
+            ("is_mean", means.importance_mean),
+            ("is_max", means.importance_max),
+            ("is_bound", means.importance_bound),
+        ]);
+        metrics.extend(self.lowest_weight.map(|lowest| ("is_min", lowest)));
+        // Of weights that are all 0 there is none.
+        if self.sums.importance_squared > 0.0 {
+            metrics.insert("is_ess", means.importance_ess);
+        }
+        metrics
+    }
+
+    /// Mean over tokens; 0 of nothing.
+    fn mean(&self, sum: f64) -> f64 {
+        sum / self.sums.tokens.max(1) as f64
     }
 }
 

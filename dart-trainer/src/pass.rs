@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dart_core::Batch;
 use dart_kernels::{
-    Labels, RowStats, Sequences, Temperature, Token, TokenLoss, TokenOutcome,
+    Labels, LossSums, RowStats, Sequences, Temperature, Token, TokenLoss, TokenOutcome,
     candle_op::{rl_loss_in_place, row_stats},
 };
 use dart_policy::{Forward, TrainableModel, Upstream};
@@ -49,10 +49,14 @@ pub(crate) struct Computed {
     pub loss: f64,
     /// Mean reading loss, if there was any.
     pub reading: Option<f64>,
-    /// Each token with what it gave.
-    pub tokens: Vec<(Token, TokenOutcome)>,
-    /// Rows without a finite log-probability.
-    pub bad_rows: usize,
+    /// Sums over tokens.
+    pub sums: LossSums,
+    /// Sum of surrogates under their importance weights.
+    pub weighted: f64,
+    /// Smallest importance weight, if there is a token.
+    pub lowest_weight: Option<f64>,
+    /// Log-probs of each sample's tokens; 0 where a token was not read.
+    pub log_probs: Vec<(usize, Vec<f64>)>,
 }
 
 impl Computed {
@@ -63,8 +67,13 @@ impl Computed {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),
         };
-        self.tokens.extend(other.tokens);
-        self.bad_rows += other.bad_rows;
+        self.sums = self.sums.merge(&other.sums);
+        self.weighted += other.weighted;
+        self.lowest_weight = [self.lowest_weight, other.lowest_weight]
+            .into_iter()
+            .flatten()
+            .reduce(f64::min);
+        self.log_probs.extend(other.log_probs);
     }
 }
 
@@ -91,7 +100,7 @@ impl<M: TrainableModel> Passes<'_, M> {
         &self,
         plan: Plan,
         reading: bool,
-    ) -> Result<(Shares<Held<M::Tape>>, Statistics)> {
+    ) -> Result<(ByThread<Held<M::Tape>>, Statistics)> {
         let held = self.each(plan, move |model, batch, samples| {
             let forward = forward(model, batch, &samples, reading)?;
             let rows = rows(batch, &samples, &forward)?;
@@ -113,7 +122,7 @@ impl<M: TrainableModel> Passes<'_, M> {
     }
 
     /// Loss and gradients of `work` (for each thread its micro-batches), summed in order.
-    pub(crate) fn gradients(&self, work: Shares<Work<M::Tape>>, loss: Loss) -> Result<Computed> {
+    pub(crate) fn gradients(&self, work: ByThread<Work<M::Tape>>, loss: Loss) -> Result<Computed> {
         let tasks = work.into_iter().map(|share| {
             let (model, batch) = (Arc::clone(self.model), Arc::clone(self.batch));
             Box::new(move || {
@@ -165,7 +174,7 @@ impl<M: TrainableModel> Passes<'_, M> {
 }
 
 /// For each thread its micro-batches.
-pub(crate) type Shares<T> = Vec<Vec<T>>;
+pub(crate) type ByThread<T> = Vec<Vec<T>>;
 
 /// Samples with their forward pass.
 pub(crate) type Held<T> = (Vec<usize>, Forward<T>);
@@ -231,11 +240,29 @@ fn backward<M: TrainableModel>(
         reading: reading.map_or(0.0, |_| factor),
     };
     let gradients = model.backward(forward.tape, by)?;
+    let read = || {
+        let pairs = work.tokens.iter().zip(&output.outcomes);
+        let read = pairs.filter(|(token, _)| token.weight != 0.0);
+        read.map(|(_, outcome)| outcome)
+    };
     Ok(Computed {
         gradients: Gradients::of(gradients)?,
         loss: output.loss + reading.map_or(0.0, |mean| factor * mean),
         reading: reading.map(|mean| share * mean),
-        tokens: work.tokens.into_iter().zip(output.outcomes).collect(),
-        bad_rows: output.bad_rows,
+        sums: LossSums::of(&loss.token, &work.tokens, &output.outcomes),
+        weighted: read().map(|o| o.importance * o.surrogate).sum(),
+        lowest_weight: read().map(|o| o.importance).reduce(f64::min),
+        log_probs: log_probs(&work.samples, &sequences, &output.outcomes),
     })
+}
+
+fn log_probs(
+    samples: &[usize],
+    sequences: &Sequences,
+    outcomes: &[TokenOutcome],
+) -> Vec<(usize, Vec<f64>)> {
+    let of_sample =
+        |range: std::ops::Range<usize>| outcomes[range].iter().map(|o| o.log_prob).collect();
+    let rows = sequences.ranges().map(of_sample);
+    samples.iter().copied().zip(rows).collect()
 }
