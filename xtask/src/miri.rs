@@ -7,7 +7,9 @@ use crate::process;
 pub(crate) fn run() -> Result<()> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     if process::output(&cargo, &["miri", "--version"]).is_none() {
-        println!("skipped: Miri is not installed (rustup component add miri, on a nightly toolchain)");
+        println!(
+            "skipped: Miri is not installed (rustup component add miri, on a nightly toolchain)"
+        );
         return Ok(());
     }
     // Miri has no AVX: instruction sets that it lacks are left out by detection.
