@@ -16,6 +16,7 @@
 //! | [`importance`] | importance weights, rejection, effective sample size |
 //! | [`logits`], [`row`], [`element`] | what goes in and what comes out |
 //! | [`cpu`] | vectors of AVX-512, AVX2, NEON or none; rows on threads |
+//! | [`cuda`] | the same for logits on an NVIDIA GPU |
 //! | [`candle_op`] | the same for candle tensors |
 //! | [`reference`](mod@reference) | the definition, slow: what all others are measured against |
 //! | [`gemm`] | matrix products on slices, for models that run without a tensor library |
@@ -26,7 +27,8 @@
 //!
 //! # Unsafe code
 //! This is the one crate that may hold any: vector instructions and pointers in [`cpu`], the call of
-//! the `gemm` crate in [`gemm`]. Each block states its invariant.
+//! the `gemm` crate in [`gemm`], launches and library calls in [`cuda`]. Each block states its
+//! invariant.
 
 pub mod candle_op;
 pub mod cpu;

@@ -34,7 +34,7 @@ pub(super) struct SequenceBuffers {
 }
 
 impl Gpu {
-    /// [`crate::rl_loss_in_place`] for logits on the device.
+    /// [`crate::rl_loss_in_place()`] for logits on the device.
     ///
     /// Takes the two-pass form where device, row length and loss allow it.
     ///

@@ -23,7 +23,7 @@ pub struct DeviceLabels {
 }
 
 impl Gpu {
-    /// [`crate::log_prob_entropy`] for logits on the device.
+    /// [`crate::log_prob_entropy()`] for logits on the device.
     ///
     /// # Errors
     /// [`Error::Refused`] as on the CPU, [`Error::Driver`].
