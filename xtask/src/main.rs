@@ -28,6 +28,9 @@ cargo xtask COMMAND
   train [ARGS]    train a policy (default: configs/sim-cpu.toml, no service needed)
   eval [ARGS]     evaluate a checkpoint under any config
   show [ARGS]     write a stored trajectory as PNG frames and one HTML page
+  inspect [ARGS]  say what a run has stored, and whether it is whole
+  export [ARGS]   write stored trajectories as JSON lines and PNG images
+  import [ARGS]   store the trajectories of an export in a run
   setup           install what real desktops and their tests need, fetch the MiniWoB++ pages
   fetch-miniwob   only the MiniWoB++ pages of `setup`
   test [ARGS]     set up, run every test, name every skipped suite
@@ -50,7 +53,7 @@ fn main() -> Result<()> {
     let command = arguments.next().unwrap_or_default();
     let rest: Vec<String> = arguments.collect();
     match command.as_str() {
-        "train" | "eval" | "show" => launch::exec(&command, &rest),
+        "train" | "eval" | "show" | "inspect" | "export" | "import" => launch::exec(&command, &rest),
         "setup" => setup::run(),
         "fetch-miniwob" => setup::fetch_miniwob(),
         "test" => test::run(&rest),
