@@ -53,7 +53,9 @@ fn main() -> Result<()> {
     let command = arguments.next().unwrap_or_default();
     let rest: Vec<String> = arguments.collect();
     match command.as_str() {
-        "train" | "eval" | "show" | "inspect" | "export" | "import" => launch::exec(&command, &rest),
+        "train" | "eval" | "show" | "inspect" | "export" | "import" => {
+            launch::exec(&command, &rest)
+        }
         "setup" => setup::run(),
         "fetch-miniwob" => setup::fetch_miniwob(),
         "test" => test::run(&rest),
