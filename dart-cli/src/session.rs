@@ -2,21 +2,22 @@
 
 mod parts;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use dart_core::{
     BatchId, Curator, DemonstrationEncoder, EnvironmentFactory, Policy, PolicyVersion, Sampling,
     Split, Task, Trajectory, fault,
 };
-use dart_curation::{DataManager, Recovered, TrajectoryStore, imitation_batch};
+use dart_curation::{CuratorCheckpoint, DataManager, Recovered, TrajectoryStore, imitation_batch};
 use dart_policy::{Encoder, VlmModel};
 use dart_rollout::PolicyPool;
 use dart_trainer::{Checkpoint, CheckpointDir, LearnerHandle, Sealed};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::parts::{learner, move_files, policies, reset_folder, store};
+use self::parts::{is_full, learner, move_files, policies, reset_folder, store};
 use crate::{
     config::{ClockConfig, RunConfig},
     demonstrations::Experts,
@@ -33,6 +34,9 @@ use crate::{
 
 const STATE: &str = "run.json";
 const CURATOR: &str = "curator.json";
+
+/// Pause between two tries to write a checkpoint while the disk is full.
+const FULL_PAUSE: Duration = Duration::from_millis(500);
 
 /// Trajectories whose steps are scored in one pass.
 const SCORED_AT_ONCE: usize = 64;
@@ -197,6 +201,42 @@ impl Session {
         ring: RingState,
         warm_start: Option<WarmStartReport>,
     ) -> Result<()> {
+        let patience = Duration::from_secs(self.config.store.full_patience_seconds);
+        let end = Instant::now() + patience;
+        let mut told = false;
+        let (curator, sealed) = loop {
+            match self.write_files(ring, warm_start).await {
+                Ok(written) => break written,
+                Err(error) if is_full(&error) && Instant::now() < end => {
+                    if !std::mem::replace(&mut told, true) {
+                        let folder = self.run.path().display();
+                        eprintln!("the disk that holds {folder} is full; waiting for room");
+                    }
+                    tokio::select! {
+                        () = self.cancel.cancelled() => return Err(error),
+                        () = tokio::time::sleep(FULL_PAUSE) => {}
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let oldest_kept = sealed.oldest_kept()?;
+        self.curator
+            .seal(curator, sealed.name(), oldest_kept)
+            .await?;
+        fault::point("run.pointer-written");
+        self.blocking(move || sealed.publish()).await?;
+        let version = self.version.0;
+        self.events.push(&RunEvent::Checkpoint { version });
+        Ok(())
+    }
+
+    /// The files of a checkpoint, in their place, and what sealing them will write.
+    async fn write_files(
+        &mut self,
+        ring: RingState,
+        warm_start: Option<WarmStartReport>,
+    ) -> Result<(CuratorCheckpoint, Sealed)> {
         let staging = self.run.path().join(".staging");
         reset_folder(&staging)?;
         self.learner.save(staging.clone()).await?;
@@ -216,16 +256,7 @@ impl Session {
             move_files(&staging, draft.path())?;
             draft.seal()
         });
-        let sealed: Sealed = sealed.await?;
-        let oldest_kept = sealed.oldest_kept()?;
-        self.curator
-            .seal(curator, sealed.name(), oldest_kept)
-            .await?;
-        fault::point("run.pointer-written");
-        self.blocking(move || sealed.publish()).await?;
-        self.events
-            .push(&RunEvent::Checkpoint { version: version.0 });
-        Ok(())
+        Ok((curator, sealed.await?))
     }
 
     /// Runs what waits for the disk; on the simulated clock at once.

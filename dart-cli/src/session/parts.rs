@@ -81,3 +81,16 @@ pub(super) fn move_files(from: &Path, to: &Path) -> dart_core::Result<()> {
         .caused_by(error)
     })
 }
+
+/// Whether a disk without room is the cause.
+pub(super) fn is_full(error: &anyhow::Error) -> bool {
+    let full = |error: &std::io::Error| {
+        matches!(
+            error.kind(),
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+        )
+    };
+    error
+        .chain()
+        .any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(full))
+}

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use dart_testkit::suite::gate;
 use serde_json::Value;
 
 use crate::program::{program, run, stderr, succeed};
@@ -308,4 +309,67 @@ fn what_is_exported_can_be_imported() {
     let refused = run(&["import", "--run-dir", &second, "--from", &out]);
     assert!(!refused.status.success());
     assert!(stderr(&refused).contains(image), "{}", stderr(&refused));
+}
+
+/// Starts training on a small file system that something else fills, then makes room.
+const FULL_DISK: &str = r#"
+mount -t tmpfs -o size=24m none "$1" || exit 77
+cp "$2" "$1/checkpoint-needs-more-than-is-left"
+free=$(( $(stat -f -c '%a * %S' "$1") ))
+head -c $(( free - 1000000 )) /dev/zero > "$1/ballast" || exit 78
+shift 2
+"$@" 2> "$HOLD/said" > /dev/null &
+child=$!
+for _ in $(seq 600); do
+    grep -q 'is full; waiting for room' "$HOLD/said" && break
+    kill -0 $child || break
+    sleep 0.2
+done
+rm "$DISK/ballast" "$DISK/checkpoint-needs-more-than-is-left"
+wait $child
+"#;
+
+#[test]
+fn a_checkpoint_waits_for_room_on_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, hold) = (folder.path().join("disk"), folder.path().join("hold"));
+    fs::create_dir_all(&disk).unwrap();
+    fs::create_dir_all(&hold).unwrap();
+    let filler = hold.join("filler");
+    fs::write(&filler, vec![1; 1 << 20]).unwrap();
+    let train = begin(&disk.join("run"), &["training.max_steps=1"]);
+    let train = program(&strs(&train));
+    let child = std::process::Command::new("unshare")
+        .args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            FULL_DISK,
+            "sh",
+        ])
+        .args([&disk, &filler])
+        .arg(train.get_program())
+        .args(train.get_args())
+        .current_dir(train.get_current_dir().unwrap())
+        .envs([("DISK", &disk), ("HOLD", &hold)])
+        .output();
+    let available = match &child {
+        Err(error) => Err(format!("unshare cannot be started: {error}")),
+        Ok(output) => {
+            let said = stderr(output);
+            let refused = output.status.code() == Some(77) || said.contains("unshare:");
+            let why = format!("no file system can be mounted here: {}", said.trim());
+            if refused { Err(why) } else { Ok(()) }
+        }
+    };
+    if let Some(why) = gate("tmpfs", available) {
+        println!("skipped: a full disk; {why} (DART_TEST_REQUIRE=tmpfs insists)");
+        return;
+    }
+    let output = child.unwrap();
+    let said = fs::read_to_string(hold.join("said")).unwrap_or_default();
+    assert!(output.status.success(), "{said} {}", stderr(&output));
+    assert!(said.contains("is full; waiting for room"), "{said}");
 }
