@@ -5,6 +5,8 @@
 mod checkpoints;
 mod conformance;
 mod handles;
+mod objectives;
+mod peers;
 mod steps;
 mod toy;
 mod vlm;
