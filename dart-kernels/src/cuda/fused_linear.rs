@@ -300,6 +300,8 @@ impl Product {
             need(what, got, needed)?;
         }
         let stream = c.stream().clone();
+        // Unlike cudarc's own calls, this one does not do it by itself.
+        stream.context().bind_to_thread().to("use its context")?;
         let ((a, _a), (b, _b)) = (a.device_ptr(&stream), b.device_ptr(&stream));
         let (c, _c) = c.device_ptr_mut(&stream);
         let ([m, n, k], [lda, ldb, ldc]) = (self.sizes, self.strides);
