@@ -5,7 +5,7 @@ use std::{fs, time::Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{arrows, launch, miri, process, ptx, test, tidy};
+use crate::{arrows, check_cuda, launch, miri, process, ptx, test, tidy};
 
 type Step = (&'static str, fn() -> Result<()>);
 
@@ -16,6 +16,7 @@ const STEPS: &[Step] = &[
     ("clippy", clippy),
     ("docs", docs),
     ("deny", deny),
+    ("check-cuda", check_cuda::run),
     ("ptx", ptx::check_and_report),
     ("miri", miri::run),
     ("tests", tests),
