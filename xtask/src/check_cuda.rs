@@ -19,9 +19,9 @@ const CRATE: &str = "candle-kernels";
 const CUDA_VERSION: &str = "13000";
 
 pub(crate) fn run() -> Result<()> {
-    let stub = target().join("candle-kernels-stub");
+    let stub = process::target().join("candle-kernels-stub");
     make_stub(&registry_folder()?, &stub)?;
-    let workspace = target().join("check-cuda-workspace");
+    let workspace = process::target().join("check-cuda-workspace");
     make_workspace(&process::root(), &workspace, &stub)?;
     let arguments = [
         "clippy",
@@ -37,7 +37,7 @@ pub(crate) fn run() -> Result<()> {
             .args(arguments)
             // The features of this check are no others'; its build is kept apart.
             .arg("--target-dir")
-            .arg(target().join("check-cuda"))
+            .arg(process::target().join("check-cuda"))
             .args(["--", "-D", "warnings"])
             .env("CUDARC_CUDA_VERSION", CUDA_VERSION),
     )
@@ -71,11 +71,6 @@ fn one_member(manifest: &str) -> Result<String> {
         .context("the workspace has a package table")?;
     let member = "members = [\"dart-kernels\"]\n\n";
     Ok([&manifest[..all], member, &manifest[end..]].concat())
-}
-
-fn target() -> PathBuf {
-    let chosen = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    chosen.unwrap_or_else(|| process::root().join("target"))
 }
 
 /// Where cargo keeps the source of the crate.

@@ -1,7 +1,7 @@
 //! `gpu-check`: every operation on this machine's GPU checked and measured, then the peers, then
 //! the table.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         "gpu_check",
     ];
     process::run(process::cargo().args(build))?;
-    let folder = target().join("gpu-check");
+    let folder = process::target().join("gpu-check");
     std::fs::create_dir_all(&folder)?;
     let ours = folder.join("ours.json");
     ours_measured(&ours, checks_only)?;
@@ -33,13 +33,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     peers_measured(&ours, &folder.join("all.json"), quick)
 }
 
-fn target() -> PathBuf {
-    let chosen = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    chosen.unwrap_or_else(|| process::root().join("target"))
-}
-
 fn ours_measured(json: &Path, checks_only: bool) -> Result<()> {
-    let program = target().join("release/examples/gpu_check");
+    let program = process::target().join("release/examples/gpu_check");
     let mut command = process::command(&program.to_string_lossy());
     command.arg("--json").arg(json);
     if checks_only {

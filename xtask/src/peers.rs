@@ -26,7 +26,7 @@ struct Measured {
 }
 
 pub(crate) fn run() -> Result<()> {
-    let torch = python::environment("peers", &["torch==2.11.0", "numpy"])?;
+    let torch = python::environment("peers", &["torch==2.11.0", "numpy"], &[])?;
     let build = [
         "build",
         "--quiet",
@@ -52,8 +52,7 @@ pub(crate) fn run() -> Result<()> {
 
 /// The example `cpu_speed`. Candle's pool of threads is kept to one thread, like torch's.
 fn ours() -> Command {
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let program = Path::new(&target).join("release/examples/cpu_speed");
+    let program = process::target().join("release/examples/cpu_speed");
     let mut command = process::command(&program.to_string_lossy());
     command
         .env("CANDLE_NUM_THREADS", "1")

@@ -13,6 +13,12 @@ pub(crate) fn root() -> PathBuf {
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    let chosen = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    chosen.unwrap_or_else(|| root().join("target"))
+}
+
 /// A command that starts in the root of the workspace.
 pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new(program);

@@ -1,6 +1,6 @@
 //! `ptx`: compiles the CUDA kernels to the PTX that is checked in, checks it, reports what the
 //! kernels take of a GPU. Compiler and assembler are pinned wheels in an environment of their own,
-//! `target/ptx`; no GPU and no CUDA toolkit is needed.
+//! `target/python/ptx`; no GPU and no CUDA toolkit is needed.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::process;
+use crate::{process, python};
 
 /// NVRTC 12.1 writes PTX of ISA 8.1, which every driver of CUDA 12.1 and later loads; clusters
 /// need no newer one.
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 /// The step of continuous integration: the PTX is what the sources give, and no kernel spills.
 /// A machine that cannot install the wheels says so.
 pub(crate) fn check_and_report() -> Result<()> {
-    if let Err(error) = install(COMPILER).and_then(|_| install(ASSEMBLER)) {
+    if let Err(error) = python() {
         println!("skipped: the CUDA compiler cannot be installed here: {error:#}");
         return Ok(());
     }
@@ -43,22 +43,13 @@ fn kernels() -> PathBuf {
     process::root().join("dart-kernels")
 }
 
-/// Makes the environment if there is none, installs a wheel into it, and gives its Python.
-fn install(wheel: &str) -> Result<PathBuf> {
-    let environment = process::root().join("target/ptx");
-    let python = environment.join("bin/python");
-    if !python.is_file() {
-        let mut venv = process::command("python3");
-        process::run(venv.args(["-m", "venv"]).arg(&environment))?;
-    }
-    let mut pip = process::command(&python.to_string_lossy());
-    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", wheel]);
-    process::run(&mut pip)?;
-    Ok(python)
+/// The Python that has the compiler and the assembler.
+fn python() -> Result<PathBuf> {
+    python::environment("ptx", &[COMPILER, ASSEMBLER], &["--no-deps"])
 }
 
 fn compile(arguments: &[&str]) -> Result<()> {
-    let python = install(COMPILER)?;
+    let python = python()?;
     let mut compiler = process::command(&python.to_string_lossy());
     compiler
         .arg(kernels().join("cuda/compile_ptx.py"))
@@ -88,7 +79,7 @@ impl fmt::Display for Usage {
 }
 
 fn report() -> Result<()> {
-    let python = install(ASSEMBLER)?;
+    let python = python()?;
     let ptxas = find_assembler(&python)?;
     let mut spilling = Vec::new();
     for architecture in ["sm_80", "sm_90"] {

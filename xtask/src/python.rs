@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use crate::process;
 
 /// The interpreter of the environment `target/python/NAME`, which holds `packages` (names with
-/// versions, as pip takes them). Made on the first call.
-pub(crate) fn environment(name: &str, packages: &[&str]) -> Result<PathBuf> {
-    let folder = process::root().join("target/python").join(name);
+/// versions, as pip takes them), installed with these `options` of pip. Made on the first call.
+pub(crate) fn environment(name: &str, packages: &[&str], options: &[&str]) -> Result<PathBuf> {
+    let folder = process::target().join("python").join(name);
     let python = folder.join("bin/python");
     let marker = folder.join("installed");
     let wanted = packages.join("\n");
@@ -30,7 +30,7 @@ pub(crate) fn environment(name: &str, packages: &[&str]) -> Result<PathBuf> {
         "--quiet",
         "--disable-pip-version-check",
     ]);
-    process::run(pip.args(packages))?;
+    process::run(pip.args(options).args(packages))?;
     std::fs::write(&marker, wanted)?;
     Ok(python)
 }
