@@ -1,4 +1,4 @@
-//! Golden numbers of preset `paper` through everything but the model.
+//! Golden numbers through everything but the model: the loss of preset `paper`, choice of tokens.
 
 use dart_core::{
     Batch, BatchId, GroupId, LogProbKind, Objective, PolicyVersion, Prompt, Sample, SampleOrigin,
@@ -126,4 +126,56 @@ fn golden_selection_and_loss() {
     assert!((loss - expected).abs() < 1e-9, "{loss} is not {expected}");
     assert!(seen > steps.len() && tokens.next().is_none());
     assert_eq!(config.token_loss(), TokenLoss::PAPER);
+}
+
+/// The tokens of highest entropy of a batch, as another trainer chooses them.
+#[test]
+fn golden_token_selection() {
+    let golden: Value =
+        serde_json::from_str(include_str!("../tests/data/peer_losses.json")).unwrap();
+    let flat = |value: &Value| -> Vec<f64> {
+        let rows = value.as_array().unwrap().iter();
+        rows.flat_map(numbers).collect()
+    };
+    let inputs = &golden["inputs"];
+    let masks = inputs["trl_top20_mask"].as_array().unwrap();
+    let entropies = inputs["trl_top20_entropy"].as_array().unwrap();
+    // Samples hold the tokens that exist; the file's rows are padded.
+    let statistics: Vec<Vec<RowStats>> = masks
+        .iter()
+        .zip(entropies)
+        .map(|(mask, entropies)| {
+            let pairs = numbers(mask).into_iter().zip(numbers(entropies));
+            let read = pairs.filter(|(read, _)| *read != 0.0);
+            read.map(|(_, entropy)| row(-1.0, entropy)).collect()
+        })
+        .collect();
+    let samples = statistics.iter().map(|rows| {
+        let step = serde_json::json!({
+            "targets": vec![0; rows.len()], "rollout": vec![-1.0; rows.len()],
+        });
+        sample(&step, 1.0)
+    });
+    let batch = Batch {
+        id: BatchId(0),
+        objective: Objective::PolicyGradient,
+        images: Vec::new(),
+        samples: samples.collect(),
+    };
+    let config = TrainerConfig {
+        entropy_drop: 0.0,
+        token_entropy_drop: 0.8,
+        ..TrainerConfig::default()
+    };
+    let chosen = choose(&batch, Some(&statistics), &config).unwrap();
+    let expected = numbers(&golden["outputs"]["trl_top20"]["mask"]);
+    let read = flat(&inputs["trl_top20_mask"]);
+    let expected: Vec<bool> = expected
+        .iter()
+        .zip(read)
+        .filter_map(|(kept, read)| (read != 0.0).then_some(*kept != 0.0))
+        .collect();
+    assert!(expected.contains(&true) && expected.contains(&false));
+    assert_eq!(chosen.trained.concat(), expected);
+    assert!(chosen.counted.concat().iter().all(|counted| *counted));
 }
