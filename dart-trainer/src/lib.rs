@@ -7,8 +7,9 @@
 //! | [`handle`] | [`LearnerHandle`]: a learner on a thread of its own, for async callers |
 //! | [`checkpoint`] | [`CheckpointDir`]: versions as directories, checksummed, replaced atomically |
 //!
-//! The loss is that of arXiv 2509.23866 §3.4; its arithmetic is in `dart-kernels`, its advantages
-//! and step selection in `dart-core`.
+//! The loss is a pipeline of switches with presets ([`Preset`]), by default that of arXiv 2509.23866
+//! §3.4. Its arithmetic is in `dart-kernels`; advantages come with the batch. `docs/algorithm.md` names
+//! the golden test of each piece.
 
 #![forbid(unsafe_code)]
 
