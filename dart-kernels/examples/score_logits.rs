@@ -29,7 +29,10 @@ fn main() -> Result<(), Failure> {
         ..Labels::new(&targets)
     };
     let rows = row_stats(&logits, &labels)?;
-    println!("{:>6}{:>9}{:>14}{:>14}{:>12}", "row", "target", "log-prob", "1 - p", "entropy");
+    println!(
+        "{:>6}{:>9}{:>14}{:>14}{:>12}",
+        "row", "target", "log-prob", "1 - p", "entropy"
+    );
     for (index, (row, target)) in rows.iter().zip(&targets).enumerate() {
         println!(
             "{index:>6}{target:>9}{:>14.6}{:>14.4e}{:>12.6}",
@@ -39,7 +42,10 @@ fn main() -> Result<(), Failure> {
     let finite = || rows.iter().filter(|row| row.is_finite());
     let count = finite().count();
     let nll = -finite().map(|row| row.log_prob).sum::<f64>() / count.max(1) as f64;
-    println!("mean negative log-likelihood {nll:.6}, perplexity {:.4}", nll.exp());
+    println!(
+        "mean negative log-likelihood {nll:.6}, perplexity {:.4}",
+        nll.exp()
+    );
     println!("rows without a distribution: {}", rows.len() - count);
     Ok(())
 }
@@ -65,13 +71,18 @@ fn demonstration() -> Result<PathBuf, Failure> {
     let masked = |i: usize| if i < 500 { f32::NEG_INFINITY } else { 0.0 };
     let rows = [
         vec![0f32; vocab],
-        (0..vocab).map(|i| if i == 7 { 30.0 } else { 0.0 }).collect(),
+        (0..vocab)
+            .map(|i| if i == 7 { 30.0 } else { 0.0 })
+            .collect(),
         (0..vocab).map(masked).collect(),
     ];
     let logits = Tensor::from_vec(rows.concat(), (rows.len(), vocab), &Device::Cpu)?;
     let targets = Tensor::new(&[3u32, 7, 900], &Device::Cpu)?;
     let file = std::env::temp_dir().join("dart-logits.safetensors");
-    let tensors = [("logits".to_owned(), logits), ("targets".to_owned(), targets)];
+    let tensors = [
+        ("logits".to_owned(), logits),
+        ("targets".to_owned(), targets),
+    ];
     safetensors::save(&HashMap::from(tensors), &file)?;
     println!("wrote {}", file.display());
     Ok(file)

@@ -4,7 +4,7 @@ use candle_core::{D, DType, Result, Tensor};
 use dart_kernels::Token;
 
 /// Log-probabilities and entropies, `[rows]` each.
-pub fn log_prob_entropy(logits: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)> {
+pub(crate) fn log_prob_entropy(logits: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)> {
     let top = logits.max_keepdim(D::Minus1)?.detach();
     let shifted = logits.broadcast_sub(&top)?;
     let log_sum = shifted.exp()?.sum_keepdim(D::Minus1)?.log()?;
@@ -16,8 +16,8 @@ pub fn log_prob_entropy(logits: &Tensor, targets: &Tensor) -> Result<(Tensor, Te
 
 /// Targets `[rows, 1]`, and old, rollout and reference log-probs, advantages and weights, `[rows]`.
 #[derive(Debug)]
-pub struct Columns {
-    pub targets: Tensor,
+pub(crate) struct Columns {
+    pub(crate) targets: Tensor,
     old: Tensor,
     importance: Tensor,
     reference: Tensor,
@@ -26,7 +26,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    pub fn new(tokens: &[Token], like: &Tensor) -> Result<Self> {
+    pub(crate) fn new(tokens: &[Token], like: &Tensor) -> Result<Self> {
         let device = like.device();
         let column = |of: &dyn Fn(&Token) -> f64| -> Result<Tensor> {
             let numbers: Vec<f64> = tokens.iter().map(of).collect();
@@ -45,7 +45,7 @@ impl Columns {
     }
 
     /// The loss of [`super::inputs::loss`] as a scalar with a graph.
-    pub fn loss(&self, logits: &Tensor) -> Result<Tensor> {
+    pub(crate) fn loss(&self, logits: &Tensor) -> Result<Tensor> {
         let (log_prob, entropy) = log_prob_entropy(logits, &self.targets)?;
         let ratio = (&log_prob - &self.old)?.clamp(-20f32, 20f32)?.exp()?;
         let free = (ratio.clone() * &self.advantage)?.neg()?;

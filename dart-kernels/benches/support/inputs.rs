@@ -7,33 +7,33 @@ const BEYOND_CACHES: usize = 160 << 20;
 
 /// A shape and the seed of its numbers.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
-    pub rows: usize,
-    pub vocab: usize,
+pub(crate) struct Case {
+    pub(crate) rows: usize,
+    pub(crate) vocab: usize,
 }
 
 impl Case {
-    pub const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 4] = [
         Self::new(512, 32_768),
         Self::new(64, 152_064),
         Self::new(8, 152_064),
         Self::new(4096, 1024),
     ];
 
-    pub const fn new(rows: usize, vocab: usize) -> Self {
+    pub(crate) const fn new(rows: usize, vocab: usize) -> Self {
         Self { rows, vocab }
     }
 
-    pub fn elements(self) -> usize {
+    pub(crate) fn elements(self) -> usize {
         self.rows * self.vocab
     }
 
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         format!("{}x{}", self.rows, self.vocab)
     }
 
     /// Logits of standard deviation 3.
-    pub fn logits<T: Element>(self, seed: u32) -> Vec<T> {
+    pub(crate) fn logits<T: Element>(self, seed: u32) -> Vec<T> {
         let numbers = 0..self.elements() as u32;
         numbers
             .map(|i| T::from_f64(f64::from(normal(seed, i))))
@@ -41,13 +41,13 @@ impl Case {
     }
 
     /// Logits of several seeds, more than caches hold.
-    pub fn rotation<T: Element>(self) -> Vec<Vec<T>> {
+    pub(crate) fn rotation<T: Element>(self) -> Vec<Vec<T>> {
         let bytes = self.elements() * size_of::<T>();
         let count = BEYOND_CACHES.div_ceil(bytes).clamp(2, 32);
         (0..count as u32).map(|seed| self.logits(seed)).collect()
     }
 
-    pub fn targets(self) -> Vec<u32> {
+    pub(crate) fn targets(self) -> Vec<u32> {
         let vocab = self.vocab as u32;
         (0..self.rows as u32)
             .map(|row| hash(0xffff, row) % vocab)
@@ -55,7 +55,7 @@ impl Case {
     }
 
     /// A token for each row, near the policy that drew it.
-    pub fn tokens(self) -> Vec<Token> {
+    pub(crate) fn tokens(self) -> Vec<Token> {
         let targets = self.targets().into_iter().enumerate();
         let token = |(row, target): (usize, u32)| {
             let near = |seed| Some(-10.0 + f64::from(normal(seed, row as u32)) / 10.0);
@@ -74,7 +74,7 @@ impl Case {
 }
 
 /// The paper's loss with an entropy bonus, so that every part of the gradient is computed.
-pub fn loss() -> TokenLoss {
+pub(crate) fn loss() -> TokenLoss {
     TokenLoss {
         entropy_bonus: 0.01,
         ..TokenLoss::PAPER
@@ -89,12 +89,12 @@ fn mix(mut h: u32) -> u32 {
 }
 
 /// A hash of `index` in stream `seed`.
-pub fn hash(seed: u32, index: u32) -> u32 {
+pub(crate) fn hash(seed: u32, index: u32) -> u32 {
     mix(index ^ mix(seed.wrapping_add(0x9e37_79b9)))
 }
 
 /// Nearly normal with deviation 3: four halves of two hashes, an exact sum, one rounded product.
-pub fn normal(seed: u32, index: u32) -> f32 {
+pub(crate) fn normal(seed: u32, index: u32) -> f32 {
     let first = hash(seed, index);
     let second = mix(first ^ 0x5851_f42d);
     let halves = [first & 0xffff, first >> 16, second & 0xffff, second >> 16];

@@ -5,5 +5,5 @@
     reason = "each program that includes this uses a part of it"
 )]
 
-pub mod composition;
-pub mod inputs;
+pub(crate) mod composition;
+pub(crate) mod inputs;

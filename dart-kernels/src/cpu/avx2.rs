@@ -1,13 +1,13 @@
 //! Vectors of 8 numbers: AVX2 with FMA and F16C.
 
 use std::arch::x86_64::{
-    __m128i, __m256, __m256i, _CMP_GT_OQ, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128,
-    _mm_packus_epi32, _mm_storeu_si128, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256,
-    _mm256_castps_si256, _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmp_ps,
-    _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_extracti128_si256,
-    _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_max_ps, _mm256_movemask_ps, _mm256_mul_ps,
-    _mm256_set1_epi32, _mm256_set1_ps, _mm256_slli_epi32, _mm256_srli_epi32, _mm256_storeu_ps,
-    _mm256_sub_ps,
+    __m128i, __m256, __m256i, _CMP_GT_OQ, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_loadu_si128,
+    _mm_packus_epi32, _mm_prefetch, _mm_storeu_si128, _mm256_add_epi32, _mm256_add_ps,
+    _mm256_and_si256, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_castsi256_si128,
+    _mm256_cmp_ps, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_ph,
+    _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_max_ps, _mm256_movemask_ps,
+    _mm256_mul_ps, _mm256_set1_epi32, _mm256_set1_ps, _mm256_slli_epi32, _mm256_srli_epi32,
+    _mm256_storeu_ps, _mm256_sub_ps,
 };
 
 use half::{bf16, f16};
@@ -103,6 +103,11 @@ impl Lanes for F32x8 {
                 _mm256_castsi256_ps(power),
             ))
         }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(at: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
 
     #[inline(always)]

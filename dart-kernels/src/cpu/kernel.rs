@@ -152,7 +152,12 @@ mod tests {
                     let (got, bar): (f64, f64) = ((*got).into(), 4e-3 * want.abs());
                     assert!((got - want).abs() <= bar, "{isa:?} {length}: {got} {want}");
                 }
-                assert!(buffer[..shift].iter().chain(buffer.last()).all(|x| *x == guard));
+                assert!(
+                    buffer[..shift]
+                        .iter()
+                        .chain(buffer.last())
+                        .all(|x| *x == guard)
+                );
             }
         }
     }

@@ -33,6 +33,11 @@ pub(crate) trait Lanes: Copy {
     /// relative error below 1.5 · 2^-24.
     unsafe fn exp2(self) -> Self;
 
+    /// Asks for the cache line of `at`, an address that need not be valid; nothing where there is
+    /// no stable way to ask.
+    #[inline(always)]
+    unsafe fn prefetch(_at: *const u8) {}
+
     /// Reads numbers.
     unsafe fn load_f32(from: *const f32) -> Self;
     /// Reads numbers.

@@ -12,6 +12,12 @@ use super::{
 /// Vectors after which the sums are emptied.
 const BLOCK: usize = 256;
 
+/// Bytes by which memory is asked for ahead of its use. The processor's own prefetching stops at the
+/// end of a page; this goes on, and gains a quarter on rows that come from memory. Between 8 and
+/// 32 KiB it makes no difference. Behind a row lies the next one, or nothing that is read.
+const AHEAD: usize = 12 << 10;
+const CACHE_LINE: usize = 64;
+
 /// What is added up between two moves into f64.
 struct Sums<L> {
     /// The top that d is measured from; 0 before the first number.
@@ -94,6 +100,9 @@ pub(crate) unsafe fn scan<L: Lanes, T: Stored, const CHUNK: usize>(
     // SAFETY: each chunk holds CHUNK vectors, each vector of the rest WIDTH elements.
     unsafe {
         for chunk in chunks {
+            for line in (0..size_of_val(chunk)).step_by(CACHE_LINE) {
+                L::prefetch(chunk.as_ptr().cast::<u8>().wrapping_add(AHEAD + line));
+            }
             scan.chunk::<T, CHUNK>(chunk.as_ptr());
         }
         let vectors = rest.chunks_exact(L::WIDTH);
