@@ -83,10 +83,7 @@ fn in_the_config() {
                 &["warm_start.perturb", "0 to 1"],
             ),
             (&["--set", "model.heads=5"], &["heads"]),
-            (
-                &["--set", "trainer.surrogate.low=-1"],
-                &["trainer.surrogate.low"],
-            ),
+            (&["--set", "trainer.surrogate.low=-1"], &["surrogate.low"]),
             (
                 &["--set", "curation.max_groups_per_batch=1"],
                 &["max_groups_per_batch"],
