@@ -14,6 +14,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("xev", "x11-utils"),
     ("x11vnc", "x11vnc"),
     ("pip3", "python3-pip"),
+    ("g++", "g++"),
 ];
 
 /// Where the MiniWoB++ pages lie after `setup`; the default of the `miniwob` environment.
