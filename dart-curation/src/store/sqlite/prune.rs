@@ -103,7 +103,8 @@ impl Plan {
         for row in &rows {
             let (seq, id): (i64, &[u8]) = (row.try_get("seq")?, row.try_get("id")?);
             self.next = seq + 1;
-            if !self.needed.iter().any(|needed| needed[..] == *id) {
+            let needed = <[u8; 16]>::try_from(id).is_ok_and(|id| self.needed.contains(&id));
+            if !needed {
                 gone.push(seq);
             }
         }
