@@ -74,7 +74,7 @@ def main():
             value = operation(logits, targets, old, rollout, reference, advantage)
             value.backward()
             milliseconds = (time.perf_counter() - start) * 1e3
-            return milliseconds, float(value)
+            return milliseconds, float(value.detach())
 
         return run
 

@@ -219,23 +219,19 @@ fn released_log_probs_and_entropies() {
     );
 }
 
+fn assert_loss_and_gradient(outcomes: &[TokenOutcome], expected: &Value) {
+    let loss = numbers(&expected["loss"])[0];
+    assert_close(total(outcomes), loss, TOLERANCE, "loss");
+    let gradient = numbers(&expected["dloss_dlogp"]);
+    assert_all_close(&slopes(outcomes), &gradient, TOLERANCE, "gradient");
+}
+
 #[test]
 fn released_loss_and_gradient() {
     let (golden, tokens, sequences, current) = released();
     let expected = &golden["vanilla"];
     let outcomes = token_losses(&TokenLoss::RELEASED, &tokens, &sequences, &current);
-    assert_close(
-        total(&outcomes),
-        numbers(&expected["loss"])[0],
-        TOLERANCE,
-        "loss",
-    );
-    assert_all_close(
-        &slopes(&outcomes),
-        &numbers(&expected["dloss_dlogp"]),
-        TOLERANCE,
-        "gradient",
-    );
+    assert_loss_and_gradient(&outcomes, expected);
     let weights: Vec<f64> = outcomes.iter().map(|outcome| outcome.importance).collect();
     assert_all_close(
         &weights,
@@ -265,18 +261,7 @@ fn released_loss_with_the_ratio_of_sequences() {
     };
     assert!(!loss.is_token_level() && TokenLoss::RELEASED.is_token_level());
     let outcomes = token_losses(&loss, &tokens, &sequences, &current);
-    assert_close(
-        total(&outcomes),
-        numbers(&expected["loss"])[0],
-        TOLERANCE,
-        "loss",
-    );
-    assert_all_close(
-        &slopes(&outcomes),
-        &numbers(&expected["dloss_dlogp"]),
-        TOLERANCE,
-        "gradient",
-    );
+    assert_loss_and_gradient(&outcomes, expected);
     let ratios: Vec<f64> = sequences
         .ranges()
         .map(|range| outcomes[range.start].log_ratio.exp())
