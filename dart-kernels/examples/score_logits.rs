@@ -12,7 +12,7 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use candle_core::{DType, Device, Tensor, safetensors};
-use dart_kernels::{Labels, Temperature, candle_op::row_stats};
+use dart_kernels::{Labels, RowStats, Temperature, candle_op::row_stats};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -24,45 +24,67 @@ fn main() -> Result<(), Failure> {
     };
     let temperature = arguments.next().map_or(Ok(1.0), |text| text.parse())?;
     let (logits, targets) = read(&file)?;
+    // A label that is no index lies outside the vocabulary: its row shows NaN.
+    let indices: Vec<u32> = targets
+        .iter()
+        .map(|target| u32::try_from(*target).unwrap_or(u32::MAX))
+        .collect();
     let labels = Labels {
         temperature: Temperature::Shared(temperature),
-        ..Labels::new(&targets)
+        ..Labels::new(&indices)
     };
-    let rows = row_stats(&logits, &labels)?;
+    // Errors are shown as texts, without the backtrace of the tensor library.
+    let rows = row_stats(&logits, &labels).map_err(|error| error.to_string())?;
+    print(&rows, &targets);
+    Ok(())
+}
+
+fn print(rows: &[RowStats], targets: &[i64]) {
     println!(
-        "{:>6}{:>9}{:>14}{:>14}{:>12}",
+        "{:>6} {:>12}{:>14}{:>14}{:>12}",
         "row", "target", "log-prob", "1 - p", "entropy"
     );
-    for (index, (row, target)) in rows.iter().zip(&targets).enumerate() {
+    for (index, (row, target)) in rows.iter().zip(targets).enumerate() {
         println!(
-            "{index:>6}{target:>9}{:>14.6}{:>14.4e}{:>12.6}",
+            "{index:>6} {target:>12}{:>14.6}{:>14.4e}{:>12.6}",
             row.log_prob, row.complement, row.entropy
         );
     }
-    let finite = || rows.iter().filter(|row| row.is_finite());
-    let count = finite().count();
-    let nll = -finite().map(|row| row.log_prob).sum::<f64>() / count.max(1) as f64;
+    let finite: Vec<f64> = rows
+        .iter()
+        .filter(|row| row.is_finite())
+        .map(|row| row.log_prob)
+        .collect();
+    // Nothing has no mean: it is NaN, not a perfect score.
+    let nll = -finite.iter().sum::<f64>() / finite.len() as f64;
     println!(
         "mean negative log-likelihood {nll:.6}, perplexity {:.4}",
         nll.exp()
     );
-    println!("rows without a distribution: {}", rows.len() - count);
-    Ok(())
+    println!("rows without a distribution: {}", rows.len() - finite.len());
 }
 
 /// Logits and targets of a file.
-fn read(file: &PathBuf) -> Result<(Tensor, Vec<u32>), Failure> {
+fn read(file: &PathBuf) -> Result<(Tensor, Vec<i64>), Failure> {
     let mut tensors = safetensors::load(file, &Device::Cpu)
         .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-    let mut take = |name: &str| {
-        let missing = || format!("{} has no tensor `{name}`", file.display());
-        tensors.remove(name).ok_or_else(missing)
+    let mut take = |name: &str, rank: usize| {
+        let tensor = tensors
+            .remove(name)
+            .ok_or_else(|| format!("{} has no tensor `{name}`", file.display()))?;
+        if tensor.rank() != rank {
+            let shape = tensor.dims();
+            return Err(format!(
+                "`{name}` has the shape {shape:?}, {rank} dimensions are needed"
+            ));
+        }
+        Ok(tensor)
     };
-    let (logits, targets) = (take("logits")?, take("targets")?);
-    let numbers: Vec<i64> = targets.to_dtype(DType::I64)?.to_vec1()?;
-    // A negative label lies outside the vocabulary, as any label beyond it: its row shows NaN.
-    let target = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
-    Ok((logits, numbers.into_iter().map(target).collect()))
+    let (logits, targets) = (take("logits", 2)?, take("targets", 1)?);
+    if !matches!(targets.dtype(), DType::U32 | DType::I64) {
+        return Err(format!("`targets` are {:?}, u32 or i64 is needed", targets.dtype()).into());
+    }
+    Ok((logits, targets.to_dtype(DType::I64)?.to_vec1()?))
 }
 
 /// A file of three rows: undecided, nearly certain, and with a masked half.

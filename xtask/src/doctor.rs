@@ -33,5 +33,5 @@ pub(crate) fn run() {
         "missing: run `cargo xtask setup`"
     };
     println!("MiniWoB++ pages: {state}");
-    println!("`cargo xtask train` needs nothing of the above but rustc.");
+    println!("`cargo xtask train` needs nothing of the above but rustc, and a C compiler.");
 }

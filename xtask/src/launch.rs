@@ -26,6 +26,6 @@ pub(crate) fn trainer() -> Command {
 pub(crate) fn exec(command: &str, arguments: &[String]) -> Result<()> {
     let mut trainer = trainer();
     trainer.arg(command).args(arguments);
-    println!("building the trainer (release); the first time takes some minutes");
+    eprintln!("building the trainer (release); the first time takes some minutes");
     Err(trainer.exec()).context("cannot start cargo")
 }
