@@ -18,10 +18,17 @@ const CRATE: &str = "candle-kernels";
 /// The CUDA version that cudarc's declarations are of; it cannot be asked of a toolkit here.
 const CUDA_VERSION: &str = "13000";
 
+/// What this check makes in `target/`, for itself alone: the stub, its workspace, what is built.
+pub(crate) const FOLDERS: &[&str] = &[STUB, WORKSPACE, BUILT];
+
+const STUB: &str = "candle-kernels-stub";
+const WORKSPACE: &str = "check-cuda-workspace";
+const BUILT: &str = "check-cuda";
+
 pub(crate) fn run() -> Result<()> {
-    let stub = process::target().join("candle-kernels-stub");
+    let stub = process::target().join(STUB);
     make_stub(&registry_folder()?, &stub)?;
-    let workspace = process::target().join("check-cuda-workspace");
+    let workspace = process::target().join(WORKSPACE);
     make_workspace(&process::root(), &workspace, &stub)?;
     let arguments = [
         "clippy",
@@ -37,7 +44,7 @@ pub(crate) fn run() -> Result<()> {
             .args(arguments)
             // The features of this check are no others'; its build is kept apart.
             .arg("--target-dir")
-            .arg(process::target().join("check-cuda"))
+            .arg(process::target().join(BUILT))
             .args(["--", "-D", "warnings"])
             .env("CUDARC_CUDA_VERSION", CUDA_VERSION),
     )

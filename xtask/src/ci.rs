@@ -5,36 +5,52 @@ use std::{fs, time::Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{arrows, check_cuda, launch, miri, process, ptx, test, tidy};
+use crate::{arrows, check_cuda, disk, launch, miri, process, ptx, test, tidy};
 
-type Step = (&'static str, fn() -> Result<()>);
+/// A name, what to do, and the folders in `target/` that nothing needs afterwards.
+type Step = (&'static str, fn() -> Result<()>, &'static [&'static str]);
 
 const STEPS: &[Step] = &[
-    ("format", format),
-    ("arrows", arrows::run),
-    ("tidy", tidy::run),
-    ("clippy", clippy),
-    ("docs", docs),
-    ("deny", deny),
-    ("check-cuda", check_cuda::run),
-    ("ptx", ptx::check_and_report),
-    ("miri", miri::run),
-    ("tests", tests),
-    ("learning", learning),
+    ("format", format, &[]),
+    ("arrows", arrows::run, &[]),
+    ("tidy", tidy::run, &[]),
+    ("clippy", clippy, &[]),
+    ("docs", docs, &["doc"]),
+    ("deny", deny, &[]),
+    ("check-cuda", check_cuda::run, check_cuda::FOLDERS),
+    ("ptx", ptx::check_and_report, &[]),
+    ("miri", miri::run, &["miri"]),
+    ("tests", tests, &[]),
+    ("learning", learning, &["ci-run"]),
 ];
+
+/// What `target/` grows to, with some to spare.
+const ROOM: u64 = 12 << 30;
 
 /// How much a short training run must add to held-out success.
 const MIN_GAIN: f64 = 0.10;
 
 pub(crate) fn run() -> Result<()> {
+    process::build_small();
+    let target = process::target();
+    fs::create_dir_all(&target).with_context(|| format!("cannot make {}", target.display()))?;
+    disk::require(&target, ROOM)?;
     let mut times = Vec::new();
-    for (name, step) in STEPS {
-        println!("== {name}");
+    for (name, step, leftovers) in STEPS {
+        println!("== {name} ({} free)", disk::shown(disk::free(&target)?));
         let start = Instant::now();
         step().with_context(|| format!("step `{name}` of `cargo xtask ci`"))?;
         times.push(format!("{name} {} s", start.elapsed().as_secs()));
+        for folder in *leftovers {
+            disk::remove(&target.join(folder))?;
+        }
     }
-    println!("all steps passed: {}", times.join(", "));
+    let size = disk::shown(disk::size(&target));
+    println!(
+        "all steps passed, {} is {size}: {}",
+        target.display(),
+        times.join(", ")
+    );
     Ok(())
 }
 
@@ -86,7 +102,7 @@ fn tests() -> Result<()> {
 
 /// A short training run from nothing must learn.
 fn learning() -> Result<()> {
-    let folder = process::root().join("target/ci-run");
+    let folder = process::target().join("ci-run");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }

@@ -8,6 +8,7 @@ mod bench;
 mod check_cuda;
 mod ci;
 mod crash;
+mod disk;
 mod doctor;
 mod gpu;
 mod launch;

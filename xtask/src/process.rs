@@ -3,9 +3,26 @@
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use anyhow::{Context, Result, bail};
+
+/// Whether cargo is to build what takes the least room.
+static SMALL: AtomicBool = AtomicBool::new(false);
+
+/// How a build becomes small: nothing that only a second build of the same crate would use, and no
+/// debug information. Panics name file and line all the same.
+const SMALL_BUILDS: &[(&str, &str)] = &[
+    ("CARGO_INCREMENTAL", "0"),
+    ("CARGO_PROFILE_DEV_DEBUG", "none"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "none"),
+];
+
+/// From now on builds take as little room as they can.
+pub(crate) fn build_small() {
+    SMALL.store(true, Ordering::Relaxed);
+}
 
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
@@ -28,7 +45,11 @@ pub(crate) fn command(program: &str) -> Command {
 
 /// `cargo` of the toolchain that runs this program.
 pub(crate) fn cargo() -> Command {
-    command(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+    let mut cargo = command(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    if SMALL.load(Ordering::Relaxed) {
+        cargo.envs(SMALL_BUILDS.iter().copied());
+    }
+    cargo
 }
 
 /// Runs to the end; an exit code other than 0 is an error.
