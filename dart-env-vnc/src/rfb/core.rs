@@ -3,7 +3,7 @@
 use bytes::{Buf, BytesMut};
 
 use super::{
-    encoding::cursor::CursorImage,
+    encoding::{choice::Offer, cursor::CursorImage},
     error::RfbError,
     framebuffer::Framebuffer,
     handshake::{Greeted, Handshake},
@@ -45,8 +45,13 @@ pub struct Core {
 impl Core {
     /// A client that has not heard anything yet. The password is used if the server asks for one.
     pub fn new(password: Option<Password>) -> Self {
+        Self::with_offer(password, Offer::default())
+    }
+
+    /// Like [`new`](Self::new), with another wish for the pixels.
+    pub fn with_offer(password: Option<Password>, offer: Offer) -> Self {
         Self {
-            phase: Phase::Handshake(Handshake::new(password)),
+            phase: Phase::Handshake(Handshake::new(password, offer)),
             input: BytesMut::new(),
             output: Vec::new(),
         }
@@ -64,20 +69,21 @@ impl Core {
 
     /// The screen, once connected. Consistent only right after [`Event::Updated`].
     pub fn screen(&self) -> Option<&Framebuffer> {
-        self.session().map(|session| &session.screen)
+        self.session().map(|session| &session.rects.screen)
     }
 
     /// The screen, for [`Framebuffer::take_damage`].
     pub fn screen_mut(&mut self) -> Option<&mut Framebuffer> {
         match &mut self.phase {
-            Phase::Running(session) => Some(&mut session.screen),
+            Phase::Running(session) => Some(&mut session.rects.screen),
             _ => None,
         }
     }
 
     /// The shape of the pointer, if the server told it.
     pub fn cursor(&self) -> Option<&CursorImage> {
-        self.session().and_then(|session| session.cursor.as_ref())
+        self.session()
+            .and_then(|session| session.rects.cursor.as_ref())
     }
 
     fn session(&self) -> Option<&Session> {
@@ -113,8 +119,8 @@ impl Core {
             Phase::Failed(error) => return Err(Stop::Fault(error.clone())),
             Phase::Running(session) => session.step(&mut wire, &mut self.output)?,
             Phase::Handshake(handshake) => match handshake.step(&mut wire, &mut self.output)? {
-                Some(Greeted { init, screen }) => {
-                    let session = Session::new(screen, &mut self.output);
+                Some(Greeted { init, rects }) => {
+                    let session = Session::new(rects, &mut self.output);
                     self.phase = Phase::Running(Box::new(session));
                     Some(Event::Connected(init))
                 }

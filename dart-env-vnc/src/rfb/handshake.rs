@@ -7,10 +7,12 @@
 use dart_core::Size;
 
 use super::{
+    encoding::choice::Offer,
     error::{RfbError, printable},
     framebuffer::Framebuffer,
     limits::{MAX_NAME_BYTES, MAX_REASON_BYTES},
     pixel::PixelFormat,
+    rect::Rects,
     security::Password,
     wire::{Stop, Wire},
 };
@@ -85,21 +87,23 @@ pub(crate) struct Handshake {
     state: State,
     version: ProtocolVersion,
     password: Option<Password>,
+    offer: Offer,
 }
 
 /// A completed handshake.
 #[derive(Debug)]
 pub(crate) struct Greeted {
     pub(crate) init: ServerInit,
-    pub(crate) screen: Framebuffer,
+    pub(crate) rects: Rects,
 }
 
 impl Handshake {
-    pub(crate) const fn new(password: Option<Password>) -> Self {
+    pub(crate) const fn new(password: Option<Password>, offer: Offer) -> Self {
         Self {
             state: State::Version,
             version: ProtocolVersion::V3_8,
             password,
+            offer,
         }
     }
 
@@ -220,15 +224,19 @@ impl Handshake {
         let format = PixelFormat::read(wire)?;
         let name = printable(wire.counted("desktop name", MAX_NAME_BYTES)?);
         let screen = Framebuffer::new(width, height)?;
-        super::message::set_pixel_format(PixelFormat::WIRE, out);
-        super::message::set_encodings(&super::message::OFFERED, out);
+        let size = screen.size();
+        let rects = Rects::new(screen, self.offer.format.unwrap_or(format))?;
+        if let Some(format) = self.offer.format {
+            super::message::set_pixel_format(format, out);
+        }
+        super::message::set_encodings(&self.offer.encodings, out);
         let init = ServerInit {
             version: self.version,
-            size: screen.size(),
+            size,
             format,
             name,
         };
-        Ok(Greeted { init, screen })
+        Ok(Greeted { init, rects })
     }
 }
 

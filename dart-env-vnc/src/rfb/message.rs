@@ -2,21 +2,6 @@
 
 use super::{framebuffer::Area, pixel::PixelFormat};
 
-/// Raw pixels.
-pub(crate) const RAW: i32 = 0;
-/// A copy within the framebuffer.
-pub(crate) const COPY_RECT: i32 = 1;
-/// The size of the framebuffer changed.
-pub(crate) const DESKTOP_SIZE: i32 = -223;
-/// The update ends here.
-pub(crate) const LAST_RECT: i32 = -224;
-/// The shape of the cursor.
-pub(crate) const CURSOR: i32 = -239;
-
-/// What we offer, preferred first. Raw leads: on loopback it costs the server 2 ms a full
-/// 1280x800 frame, the compressed encodings 6 to 41 ms.
-pub(crate) const OFFERED: [i32; 5] = [RAW, COPY_RECT, CURSOR, DESKTOP_SIZE, LAST_RECT];
-
 /// Asks for pixels in `format`.
 pub fn set_pixel_format(format: PixelFormat, out: &mut Vec<u8>) {
     out.extend([0; 4]);

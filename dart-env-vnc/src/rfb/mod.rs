@@ -5,6 +5,7 @@
 //! | `core` | [`Core`]: bytes in, [`Event`]s out, bytes to send out; no I/O, no clock |
 //! | `handshake`, `security` | versions 3.3, 3.7 and 3.8; security types None and VncAuth |
 //! | `session` | server messages after the handshake |
+//! | `rect` | the rectangles of an update: header, limits, which encoding |
 //! | `encoding/*` | one encoding a file: `read` (bounded, from the stream) apart from `decode` (pure) |
 //! | `framebuffer`, `pixel` | the pixels |
 //! | `message` | client messages to bytes |
@@ -29,6 +30,7 @@ pub mod limits;
 pub mod message;
 mod pixel;
 mod plan;
+mod rect;
 mod security;
 mod session;
 mod shared;
@@ -40,11 +42,15 @@ pub(crate) use self::{
 };
 pub use self::{
     core::Core,
-    encoding::cursor::CursorImage,
+    encoding::{
+        choice::{EncodingChoice, Offer},
+        cursor::CursorImage,
+    },
     error::RfbError,
     framebuffer::{Area, Framebuffer},
     handshake::{ProtocolVersion, ServerInit},
     pixel::PixelFormat,
+    rect::Update,
     security::Password,
-    session::{Event, Update},
+    session::Event,
 };

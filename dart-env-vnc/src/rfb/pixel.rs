@@ -3,7 +3,10 @@
 //! The server's own format is read, checked for nothing and replaced: the client asks for
 //! [`PixelFormat::WIRE`], which every true-colour and colour-mapped server must convert to.
 
-use super::wire::{Stop, Wire};
+use super::{
+    error::RfbError,
+    wire::{Stop, Wire},
+};
 
 /// How the colours of a pixel lie in its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,23 @@ impl PixelFormat {
             maximum,
             shift,
         })
+    }
+
+    /// Fails unless the pixels can be read: 8, 16 or 32 bits, and colours within them.
+    pub(crate) fn check(self) -> Result<(), RfbError> {
+        let bits = u32::from(self.bits_per_pixel);
+        let inside = |(maximum, shift): (u16, u8)| {
+            u32::from(shift) + (u16::BITS - maximum.leading_zeros()) <= bits
+        };
+        let colours = self.maximum.into_iter().zip(self.shift);
+        let whole = matches!(bits, 8 | 16 | 32);
+        if whole && (!self.true_colour || colours.into_iter().all(inside)) {
+            Ok(())
+        } else {
+            Err(RfbError::Malformed {
+                what: "the pixel format makes no sense",
+            })
+        }
     }
 
     pub(crate) fn write(self, out: &mut Vec<u8>) {

@@ -1,27 +1,14 @@
 //! Server messages after the handshake (RFC 6143 §7.6).
 
-use dart_core::Size;
-
 use super::{
-    encoding::{copy_rect, cursor, cursor::CursorImage, desktop_size, raw},
     error::RfbError,
-    framebuffer::{Area, Framebuffer},
+    framebuffer::Area,
     handshake::ServerInit,
-    limits::{MAX_CUT_TEXT_BYTES, MAX_EMPTY_RECTS, MAX_REPAINTS, MAX_RESIZES},
-    message::{COPY_RECT, CURSOR, DESKTOP_SIZE, LAST_RECT, RAW, update_request},
+    limits::MAX_CUT_TEXT_BYTES,
+    message::update_request,
+    rect::{Progress, Rects, Update},
     wire::{Stop, Wire, check_limit},
 };
-
-/// What a complete update brought.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Update {
-    /// Pixels painted, counted as often as they were painted.
-    pub painted: u64,
-    /// Whether the screen has another size now. Its pixels are black until they are painted.
-    pub resized: bool,
-    /// Whether the pointer has another shape now.
-    pub cursor: bool,
-}
 
 /// Something happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,59 +38,26 @@ enum State {
         left: usize,
         then: Event,
     },
-    /// Between rectangles of an update.
+    /// Inside an update: rectangles that are not complete yet.
     Rects {
         left: u16,
     },
-    /// Inside a raw rectangle.
-    Raw {
-        area: Area,
-        done: u16,
-        left: u16,
-    },
-}
-
-/// Counts what one update does, against the limits.
-#[derive(Debug, Default)]
-struct Tally {
-    update: Update,
-    empty: u32,
-    resizes: u32,
-}
-
-impl Tally {
-    fn count(&mut self, area: Area, size: Size) -> Result<(), RfbError> {
-        self.empty += u32::from(area.pixels() == 0);
-        let limit = MAX_EMPTY_RECTS;
-        check_limit(
-            "number of empty rectangles",
-            self.empty.into(),
-            limit.into(),
-        )?;
-        self.update.painted += area.pixels();
-        let limit = size.area() as u64 * MAX_REPAINTS;
-        check_limit("area painted by one update", self.update.painted, limit)
-    }
 }
 
 /// A connection after the handshake.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) screen: Framebuffer,
-    pub(crate) cursor: Option<CursorImage>,
+    pub(crate) rects: Rects,
     state: State,
-    tally: Tally,
 }
 
 impl Session {
     /// Starts by asking for the whole screen.
-    pub(crate) fn new(screen: Framebuffer, out: &mut Vec<u8>) -> Self {
-        update_request(false, Area::all(screen.size()), out);
+    pub(crate) fn new(rects: Rects, out: &mut Vec<u8>) -> Self {
+        update_request(false, Area::all(rects.screen.size()), out);
         Self {
-            screen,
-            cursor: None,
+            rects,
             state: State::Message,
-            tally: Tally::default(),
         }
     }
 
@@ -117,16 +71,6 @@ impl Session {
             State::Message => self.read_message(wire, out),
             State::Skip { left, then } => self.skip(wire, left, then),
             State::Rects { left } => self.read_rect(wire, left, out),
-            State::Raw { area, done, left } => {
-                let rows = raw::read(wire, area, done)?;
-                raw::decode(&rows, &mut self.screen);
-                let done = done + rows.count();
-                if done < area.height {
-                    self.state = State::Raw { area, done, left };
-                    return Ok(None);
-                }
-                Ok(self.next_rect(left, out))
-            }
         }
     }
 
@@ -139,7 +83,7 @@ impl Session {
             0 => {
                 wire.take(1)?;
                 let left = wire.u16()?;
-                self.tally = Tally::default();
+                self.rects.begin();
                 Ok(self.next_rect(left, out))
             }
             1 => {
@@ -195,59 +139,12 @@ impl Session {
         left: u16,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, Stop> {
-        let area = Area::read(wire)?;
-        let encoding = wire.i32()?;
-        let left = left - 1;
-        match encoding {
-            RAW => {
-                self.count(area)?;
-                self.state = State::Raw {
-                    area,
-                    done: 0,
-                    left,
-                };
-                return Ok(None);
-            }
-            COPY_RECT => {
-                // The source is read before anything is counted: a unit is taken whole or not at all.
-                area.check_inside(self.screen.size())?;
-                let source = copy_rect::read(wire, area, self.screen.size())?;
-                self.count(area)?;
-                copy_rect::decode(source, area, &mut self.screen);
-            }
-            CURSOR => {
-                self.cursor = Some(cursor::decode(&cursor::read(wire, area)?));
-                self.tally.update.cursor = true;
-            }
-            DESKTOP_SIZE => self.resize(area)?,
-            LAST_RECT => return Ok(Some(self.end_update(out))),
-            other => return Err(unknown("encoding", other.into())),
+        match self.rects.step(wire)? {
+            Progress::Piece => Ok(None),
+            Progress::Done => Ok(self.next_rect(left - 1, out)),
+            Progress::Last => Ok(Some(self.end_update(out))),
+            Progress::Pseudo { encoding, .. } => Err(unknown("encoding", encoding.into())),
         }
-        Ok(self.next_rect(left, out))
-    }
-
-    fn count(&mut self, area: Area) -> Result<(), RfbError> {
-        area.check_inside(self.screen.size())?;
-        self.tally.count(area, self.screen.size())
-    }
-
-    fn resize(&mut self, area: Area) -> Result<(), RfbError> {
-        self.tally.resizes += 1;
-        let limit = MAX_RESIZES;
-        check_limit(
-            "number of size changes",
-            self.tally.resizes.into(),
-            limit.into(),
-        )?;
-        if let Some(screen) = desktop_size::decode(area, &self.screen)? {
-            self.screen = screen;
-            self.tally.update = Update {
-                resized: true,
-                cursor: self.tally.update.cursor,
-                ..Update::default()
-            };
-        }
-        Ok(())
     }
 
     fn next_rect(&mut self, left: u16, out: &mut Vec<u8>) -> Option<Event> {
@@ -262,8 +159,8 @@ impl Session {
     /// new screen: a server that answers each full request with pseudo-rectangles alone would
     /// otherwise be asked for ever (TigerVNC with ExtendedDesktopSize does that).
     fn end_update(&mut self, out: &mut Vec<u8>) -> Event {
-        let update = std::mem::take(&mut self.tally).update;
-        let all = Area::all(self.screen.size());
+        let update = self.rects.finish();
+        let all = Area::all(self.rects.screen.size());
         let complete = update.painted >= all.pixels();
         update_request(!update.resized || complete, all, out);
         self.state = State::Message;

@@ -17,7 +17,8 @@ use super::{
     encoding::cursor::CursorImage,
     error::RfbError,
     framebuffer::{Area, Framebuffer},
-    session::{Event, Update},
+    rect::Update,
+    session::Event,
 };
 
 /// Most bytes of requests that wait for the writer. A server that sends updates and reads nothing
