@@ -91,8 +91,9 @@ pub struct Sample {
     pub temperature: f32,
     /// The weights that acted.
     pub version: PolicyVersion,
-    /// The step's advantage, the same for each token.
-    pub advantage: f64,
+    /// One advantage for each response token; the same number for most estimates
+    /// ([`advantage`](crate::advantage)). Empty for [`Objective::Imitation`].
+    pub advantages: Arc<[f64]>,
 }
 
 /// One learner step's worth of samples. The learner asks nobody for more (invariant I4).

@@ -15,12 +15,13 @@
 //! | [`action`], [`key`], [`geometry`] | what an agent can do, and where |
 //! | [`observation`] | what it sees |
 //! | [`task`], [`outcome`], [`decision`], [`trajectory`], [`batch`], [`weights`] | the records |
-//! | [`selection`] | pure selection functions (advantages, high-entropy steps) |
+//! | [`advantage`], [`selection`] | pure functions of the method: estimates of advantages, high-entropy steps |
 //! | [`error`] | the one error type at trait boundaries |
 
 #![forbid(unsafe_code)]
 
 pub mod action;
+pub mod advantage;
 pub mod batch;
 pub mod curator;
 pub mod decision;

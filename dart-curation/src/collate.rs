@@ -5,15 +5,23 @@
 
 use std::sync::Arc;
 
-use dart_core::{
-    Batch, BatchId, Group, Objective, Sample, SampleOrigin, Trajectory,
-    selection::{Deviation, step_wise_advantages},
-};
+use dart_core::{Batch, BatchId, Group, Objective, Sample, SampleOrigin, Trajectory};
 
 use crate::{
+    advantage::{AdvantageConfig, token_advantages},
     error::{CurationError, Result},
     images::Images,
+    overlong::OverlongConfig,
 };
+
+/// How outcomes become advantages.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Credit {
+    /// Which estimate.
+    pub advantage: AdvantageConfig,
+    /// What long trajectories lose before it.
+    pub overlong: OverlongConfig,
+}
 
 /// A group with the origin of each of its trajectories.
 #[derive(Clone, Debug)]
@@ -33,7 +41,7 @@ impl TrainingGroup {
 }
 
 /// Makes a policy-gradient batch: one sample for each step of each trajectory, in order of the
-/// groups, with the group's step-wise advantages and each image once.
+/// groups, with an advantage for each token and each image once.
 ///
 /// # Errors
 /// [`Internal`](dart_core::ErrorKind::Internal) if a trajectory has no reward or a prompt refers to
@@ -41,12 +49,8 @@ impl TrainingGroup {
 ///
 /// # Panics
 /// If a group does not have one origin for each trajectory: a bug of the caller.
-pub fn collate(
-    id: BatchId,
-    groups: &[TrainingGroup],
-    deviation: Deviation,
-) -> dart_core::Result<Batch> {
-    policy_gradient(id, groups, deviation).map_err(|error| error.during("collate"))
+pub fn collate(id: BatchId, groups: &[TrainingGroup], credit: &Credit) -> dart_core::Result<Batch> {
+    policy_gradient(id, groups, credit).map_err(|error| error.during("collate"))
 }
 
 /// Makes an imitation batch out of demonstrations: one sample for each step, no log-probs.
@@ -58,28 +62,30 @@ pub fn imitation_batch(id: BatchId, trajectories: &[Trajectory]) -> dart_core::R
     imitation(id, trajectories).map_err(|error| error.during("make an imitation batch"))
 }
 
-fn policy_gradient(id: BatchId, groups: &[TrainingGroup], deviation: Deviation) -> Result<Batch> {
+fn policy_gradient(id: BatchId, groups: &[TrainingGroup], credit: &Credit) -> Result<Batch> {
     let mut images = Images::default();
     let mut samples = Vec::new();
+    let mut rewards = Vec::with_capacity(groups.len());
     for TrainingGroup { group, origins } in groups {
         assert_eq!(
             group.trajectories.len(),
             origins.len(),
             "one origin for each trajectory"
         );
-        let rewards = rewards(group)?;
-        let advantages = step_wise_advantages(&rewards, &group.lengths(), deviation);
-        for ((trajectory, origin), advantage) in
-            group.trajectories.iter().zip(origins).zip(advantages)
-        {
+        rewards.push(shaped_rewards(group, &credit.overlong)?);
+        for (trajectory, origin) in group.trajectories.iter().zip(origins) {
             for step in 0..trajectory.steps.len() {
                 let mut sample = sample(&mut images, trajectory, step)?;
                 sample.group = group.id;
                 sample.origin = *origin;
-                sample.advantage = advantage;
                 samples.push(sample);
             }
         }
+    }
+    let groups: Vec<&Group> = groups.iter().map(|training| &training.group).collect();
+    let advantages = token_advantages(&credit.advantage, &groups, &rewards);
+    for (sample, advantages) in samples.iter_mut().zip(advantages) {
+        sample.advantages = advantages;
     }
     Ok(Batch {
         id,
@@ -108,15 +114,15 @@ fn imitation(id: BatchId, trajectories: &[Trajectory]) -> Result<Batch> {
     })
 }
 
-fn rewards(group: &Group) -> Result<Vec<f64>> {
+fn shaped_rewards(group: &Group, overlong: &OverlongConfig) -> Result<Vec<f64>> {
     group
         .trajectories
         .iter()
         .map(|trajectory| {
             let reward = trajectory.outcome.reward();
-            reward
-                .map(dart_core::Reward::value)
-                .ok_or(CurationError::NoReward(trajectory.id))
+            let reward = reward.ok_or(CurationError::NoReward(trajectory.id))?;
+            let (steps, horizon) = (trajectory.steps.len(), trajectory.task.horizon);
+            Ok(overlong.shaped(reward.value(), steps, horizon))
         })
         .collect()
 }
@@ -134,6 +140,6 @@ fn sample(images: &mut Images, trajectory: &Trajectory, step: usize) -> Result<S
         log_prob_kind: decision.log_prob_kind,
         temperature: decision.temperature,
         version: decision.version,
-        advantage: 0.0,
+        advantages: Arc::default(),
     })
 }

@@ -1,23 +1,41 @@
 //! [`CurationConfig`]: every choice of the data manager, with the reason for its default.
 //!
-//! The defaults are the preset `paper` (arXiv 2509.23866 §3); [`CurationConfig::released`] is what
-//! its released code does where the two differ.
+//! The defaults are the preset `paper` (arXiv 2509.23866 §3); `released` is what its released code
+//! does where the two differ.
 
-use dart_core::selection::Deviation;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde_json::{Map, Value};
 
 use crate::{
+    advantage::AdvantageConfig,
+    collate::Credit,
     error::{CurationError, Result},
+    overlong::OverlongConfig,
     pool::PoolConfig,
     rollout_number::RolloutNumberConfig,
     sampler::SamplerConfig,
     trajectory_length::TrajectoryLengthConfig,
 };
 
-/// Every choice of the data manager.
+/// A named set of defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CurationPreset {
+    /// arXiv 2509.23866 §3.
+    #[default]
+    Paper,
+    /// Its public code, where that differs: sample deviation, no dynamic trajectory length, and the
+    /// pool is the newest success of the run.
+    Released,
+}
+
+/// Every choice of the data manager. In a file, `preset` chooses the defaults of all keys left out;
+/// keys of a table are laid over the preset's table, unless it is of another `kind`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct CurationConfig {
+    /// Where the defaults come from.
+    pub preset: CurationPreset,
     /// Groups that a batch needs. Default 8: the released code trains on 6 to 8 tasks a step.
     pub groups_per_batch: usize,
     /// Groups that a batch takes at most, if more are ready. Default 8: batches of one size.
@@ -36,8 +54,10 @@ pub struct CurationConfig {
     pub max_staleness: u64,
     /// Temperature of the rollouts. Default 1 (paper).
     pub temperature: f32,
-    /// Which deviation advantages are divided by. Default population (paper).
-    pub deviation: Deviation,
+    /// How rewards become advantages. Default step-wise with the population deviation (paper).
+    pub advantage: AdvantageConfig,
+    /// What long trajectories lose of their reward. Default nothing.
+    pub overlong: OverlongConfig,
     /// Which tasks and seeds come next.
     pub sampler: SamplerConfig,
     /// Fewer rollouts for tasks that go well.
@@ -51,6 +71,7 @@ pub struct CurationConfig {
 impl Default for CurationConfig {
     fn default() -> Self {
         Self {
+            preset: CurationPreset::Paper,
             groups_per_batch: 8,
             max_groups_per_batch: 8,
             rollouts_per_group: 8,
@@ -59,7 +80,8 @@ impl Default for CurationConfig {
             max_in_flight: 256,
             max_staleness: 1,
             temperature: 1.0,
-            deviation: Deviation::Population,
+            advantage: AdvantageConfig::default(),
+            overlong: OverlongConfig::default(),
             sampler: SamplerConfig::default(),
             rollout_number: RolloutNumberConfig::default(),
             trajectory_length: TrajectoryLengthConfig::default(),
@@ -69,16 +91,33 @@ impl Default for CurationConfig {
 }
 
 impl CurationConfig {
-    /// What the released code does: sample deviation, no dynamic length, newest pool success.
+    /// The defaults of `preset`.
+    pub fn preset(preset: CurationPreset) -> Self {
+        match preset {
+            CurationPreset::Paper => Self::default(),
+            CurationPreset::Released => Self::released(),
+        }
+    }
+
+    /// The preset `released`.
     pub fn released() -> Self {
         Self {
-            deviation: Deviation::Sample,
+            preset: CurationPreset::Released,
+            advantage: AdvantageConfig::released(),
             trajectory_length: TrajectoryLengthConfig {
                 enabled: false,
                 ..TrajectoryLengthConfig::default()
             },
             pool: PoolConfig::released(),
             ..Self::default()
+        }
+    }
+
+    /// How outcomes become advantages.
+    pub const fn credit(&self) -> Credit {
+        Credit {
+            advantage: self.advantage,
+            overlong: self.overlong,
         }
     }
 
@@ -133,7 +172,52 @@ impl CurationConfig {
         self.rollout_number.check(self.min_group_size)?;
         self.trajectory_length.check()?;
         self.sampler.check()?;
+        self.advantage.check()?;
+        self.overlong.check()?;
         self.pool.check()
+    }
+}
+
+impl Serialize for CurationConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for CurationConfig {
+    /// Lays the given keys over the preset's values.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let given = Map::deserialize(deserializer)?;
+        if given.contains_key("deviation") {
+            return Err(D::Error::custom(
+                "`deviation` is part of the advantage now: \
+                 write advantage = { kind = \"step-wise\", deviation = \"sample\" }",
+            ));
+        }
+        let preset = match given.get("preset") {
+            Some(name) => CurationPreset::deserialize(name).map_err(D::Error::custom)?,
+            None => CurationPreset::default(),
+        };
+        let defaults = serde_json::to_value(Self::preset(preset)).map_err(D::Error::custom)?;
+        let Value::Object(mut all) = defaults else {
+            return Err(D::Error::custom("the defaults are no table"));
+        };
+        for (key, value) in given {
+            lay_over(all.entry(key).or_insert(Value::Null), value);
+        }
+        Self::deserialize(Value::Object(all)).map_err(D::Error::custom)
+    }
+}
+
+/// Lays `value` over what is there: tables key by key, unless they are of another kind.
+fn lay_over(under: &mut Value, value: Value) {
+    match (under, value) {
+        (Value::Object(under), Value::Object(value))
+            if value.get("kind").is_none() || value.get("kind") == under.get("kind") =>
+        {
+            under.extend(value);
+        }
+        (under, value) => *under = value,
     }
 }
 
@@ -167,5 +251,58 @@ mod tests {
         let config: CurationConfig = serde_json::from_str(r#"{"max_staleness": 4}"#).unwrap();
         assert_eq!(config.max_staleness, 4);
         assert_eq!(config.groups_per_batch, 8);
+    }
+
+    fn parse(text: &str) -> std::result::Result<CurationConfig, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn a_preset_chooses_what_is_left_out() {
+        let text = r#"{"preset": "released", "max_staleness": 3, "pool": {"capacity": 9}}"#;
+        let config = parse(text).unwrap();
+        let mut expected = CurationConfig::released();
+        expected.max_staleness = 3;
+        expected.pool.capacity = 9;
+        assert_eq!(config, expected);
+        let again = serde_json::to_string(&config).unwrap();
+        assert_eq!(parse(&again).unwrap(), config);
+        assert_eq!(parse("{}").unwrap(), CurationConfig::default());
+        assert!(parse(r#"{"preset": "dapo"}"#).is_err());
+    }
+
+    #[test]
+    fn an_advantage_is_chosen_by_its_kind() {
+        let advantage = |text: &str| {
+            let config = parse(&format!(r#"{{"advantage": {text}}}"#))?;
+            config.validate().map_err(serde_json::Error::custom)?;
+            Ok::<_, serde_json::Error>(config.advantage)
+        };
+        let given = advantage(r#"{"kind": "grpo", "epsilon": 1e-4}"#).unwrap();
+        assert_eq!(given, AdvantageConfig::Grpo { epsilon: 1e-4 });
+        let given = advantage(r#"{"deviation": "sample"}"#).unwrap();
+        assert_eq!(given, AdvantageConfig::released(), "laid over the default");
+        for kind in [
+            "step-wise",
+            "grpo",
+            "dr-grpo",
+            "rloo",
+            "reinforce++",
+            "reinforce++-baseline",
+            "gigpo",
+        ] {
+            advantage(&format!(r#"{{"kind": "{kind}"}}"#)).unwrap();
+        }
+        for wrong in [
+            r#"{"kind": "gae"}"#,
+            r#"{"kind": "rloo", "epsilon": 1}"#,
+            r#"{"kind": "grpo", "epsilon": 0}"#,
+            r#"{"kind": "gigpo", "discount": 2}"#,
+            r#"{"kind": "gigpo", "weight": -1}"#,
+        ] {
+            assert!(advantage(wrong).is_err(), "{wrong}");
+        }
+        let old = parse(r#"{"deviation": "sample"}"#).unwrap_err().to_string();
+        assert!(old.contains("kind = \"step-wise\""), "{old}");
     }
 }

@@ -9,6 +9,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`rollout_number`], [`trajectory_length`], [`staleness`], [`sampler`], [`groups`], [`pool`] | the adaptive pieces: pure functions and plain state, one file each, each with its own switch |
+//! | [`advantage`], [`overlong`] | rewards become advantages: which estimate, and what length costs |
 //! | [`collate`], [`imitation_batch`] | groups and demonstrations become batches |
 //! | [`config`] | every choice, with the reason for its default |
 //! | [`event`] | what the event log is told |
@@ -16,9 +17,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advantage;
 pub mod config;
 pub mod event;
 pub mod groups;
+pub mod overlong;
 pub mod pool;
 pub mod rollout_number;
 pub mod sampler;
@@ -32,8 +35,9 @@ mod images;
 mod ledger;
 mod manager;
 
-pub use collate::{TrainingGroup, collate, imitation_batch};
-pub use config::CurationConfig;
+pub use advantage::AdvantageConfig;
+pub use collate::{Credit, TrainingGroup, collate, imitation_batch};
+pub use config::{CurationConfig, CurationPreset};
 pub use event::{CurationEvent, CurationEventSink};
 pub use manager::{CuratorCheckpoint, DataManager, Recovered};
 pub use pool::Provenance;

@@ -73,7 +73,7 @@ fn batch(model: &VlmModel, inputs: &[PolicyInput]) -> Batch {
             log_prob_kind: LogProbKind::AfterTemperature,
             temperature: 1.0,
             version: PolicyVersion(0),
-            advantage: 0.0,
+            advantages: Arc::new([]),
         }
     });
     Batch {

@@ -129,7 +129,7 @@ pub fn sample(image: u32, token: u32, end: u32, advantage: f64) -> Sample {
         log_prob_kind: LogProbKind::AfterTemperature,
         temperature: 1.0,
         version: PolicyVersion(0),
-        advantage,
+        advantages: vec![advantage; 2].into(),
     }
 }
 

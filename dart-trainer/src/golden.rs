@@ -42,7 +42,7 @@ fn sample(step: &Value, advantage: f64) -> Sample {
         log_prob_kind: LogProbKind::AfterTemperature,
         temperature: 1.0,
         version: PolicyVersion(0),
-        advantage,
+        advantages: vec![advantage; numbers(&step["targets"]).len()].into(),
     }
 }
 

@@ -85,7 +85,7 @@ impl<M: TrainableModel> GrpoLearner<M> {
         for sample in &mut batch.samples {
             // Demonstrations come without, or with zeros.
             sample.rollout_log_probs = vec![0.0; sample.response.len()].into();
-            sample.advantage = 0.0;
+            sample.advantages = vec![0.0; sample.response.len()].into();
         }
         check_batch(&batch, &self.config)?;
         let all: Vec<usize> = (0..batch.samples.len()).collect();

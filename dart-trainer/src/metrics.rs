@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dart_core::Batch;
+use dart_core::{Batch, Sample};
 use dart_kernels::{LossMetrics, LossSums};
 
 use crate::{drift::LogProbs, pass::Computed, update::Update};
@@ -103,7 +103,8 @@ impl Tally {
         if self.sums.tokens > 0 {
             metrics.extend(self.of_tokens(&self.sums.metrics()));
         }
-        let advantages = || batch.samples.iter().map(|sample| sample.advantage);
+        let of_sample = |sample: &Sample| mean(sample.advantages.iter().copied());
+        let advantages = || batch.samples.iter().map(of_sample);
         let centre = mean(advantages());
         let spread = mean(advantages().map(|a| (a - centre).powi(2))).sqrt();
         metrics.insert("advantage_mean", centre);

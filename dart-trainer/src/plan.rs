@@ -130,7 +130,7 @@ mod tests {
             log_prob_kind: LogProbKind::AfterTemperature,
             temperature: 1.0,
             version: PolicyVersion(0),
-            advantage: 0.0,
+            advantages: vec![0.0].into(),
         };
         Batch {
             id: BatchId(0),

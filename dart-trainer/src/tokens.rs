@@ -71,7 +71,7 @@ impl<'a> Shares<'a> {
             target: sample.response[t],
             temperature: temperature(Objective::PolicyGradient, sample),
             weight,
-            advantage: sample.advantage,
+            advantage: sample.advantages[t],
             old: match self.config.ratio_source {
                 RatioSource::Old => old,
                 RatioSource::Rollout => rollout.or(old),

@@ -59,7 +59,10 @@ fn check_rollout(sample: &Sample, config: &TrainerConfig) -> Result<(), &'static
     if log_probs.iter().any(|lp| !lp.is_finite() || *lp > 0.0) {
         return Err("rollout log-probs are finite and not positive");
     }
-    if !sample.advantage.is_finite() {
+    if sample.advantages.len() != sample.response.len() {
+        return Err("one advantage for each response token is needed");
+    }
+    if sample.advantages.iter().any(|a| !a.is_finite()) {
         return Err("an advantage is not finite");
     }
     let drawn = sample.origin == SampleOrigin::Rollout;

@@ -81,8 +81,8 @@ impl DataManager {
             return Ok(None);
         };
         fault::point("batch.claimed");
-        let deviation = self.lock().config().deviation;
-        let batch = collate(plan.batch, &groups, deviation)?;
+        let credit = self.lock().config().credit();
+        let batch = collate(plan.batch, &groups, &credit)?;
         let handed_out = self.update(|ledger| {
             let handed_out = ledger.hand_out_batch(plan, batch.samples.len());
             if handed_out {

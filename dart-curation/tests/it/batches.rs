@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use dart_core::{
     Batch, BatchId, ErrorKind, Group, GroupId, Objective, Outcome, PolicyVersion, SampleOrigin,
-    Trajectory, TrajectoryId, selection::Deviation,
+    Trajectory, TrajectoryId, advantage::Deviation,
 };
-use dart_curation::{TrainingGroup, collate, imitation_batch};
+use dart_curation::{AdvantageConfig, Credit, TrainingGroup, collate, imitation_batch};
 use proptest::prelude::*;
 
 use crate::common::{frame, scored, step, task};
@@ -40,7 +40,12 @@ fn advantages(batch: &Batch) -> Vec<f64> {
     batch
         .samples
         .iter()
-        .map(|sample| sample.advantage)
+        .map(|sample| {
+            assert_eq!(sample.advantages.len(), sample.response.len());
+            let first = sample.advantages[0];
+            assert!(sample.advantages.iter().all(|a| *a == first));
+            first
+        })
         .collect()
 }
 
@@ -64,7 +69,11 @@ fn golden_advantages_go_through_collation() {
         ),
     ];
     for (deviation, [high, low, middle]) in golden {
-        let batch = collate(BatchId(0), std::slice::from_ref(&group), deviation).unwrap();
+        let credit = Credit {
+            advantage: AdvantageConfig::StepWise { deviation },
+            ..Credit::default()
+        };
+        let batch = collate(BatchId(0), std::slice::from_ref(&group), &credit).unwrap();
         let expected = [vec![high; 3], vec![low; 5], vec![middle; 2], vec![low; 4]].concat();
         for (got, expected) in advantages(&batch).iter().zip(&expected) {
             assert!((got - expected).abs() < 1e-9, "{got} is not {expected}");
@@ -82,7 +91,7 @@ fn images_are_kept_once_and_prompts_renumbered() {
             trajectory(1, 1.0, &[5, 6]),
             trajectory(2, 0.0, &[6, 7, 7, 5]),
         ])],
-        Deviation::Population,
+        &Credit::default(),
     )
     .unwrap();
     assert_eq!(batch.images.len(), 3);
@@ -117,7 +126,7 @@ fn samples_carry_their_own_step() {
     let batch = collate(
         BatchId(0),
         &[group(vec![source.clone(), trajectory(8, 0.0, &[3])])],
-        Deviation::Population,
+        &Credit::default(),
     )
     .unwrap();
     for (index, step) in source.steps.iter().enumerate() {
@@ -141,7 +150,7 @@ fn a_prompt_that_shows_what_is_not_there_is_an_error() {
     assert!(error.to_string().contains("image 1"), "{error}");
     let mut aborted = trajectory(1, 1.0, &[1]);
     aborted.outcome = Outcome::Aborted;
-    let error = collate(BatchId(0), &[group(vec![aborted])], Deviation::Population).unwrap_err();
+    let error = collate(BatchId(0), &[group(vec![aborted])], &Credit::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal);
 }
 
@@ -170,7 +179,7 @@ proptest! {
             trajectory(id as u128, f64::from(*reward) / 2.0, shades)
         });
         let groups = [group(trajectories.collect())];
-        let batch = collate(BatchId(0), &groups, Deviation::Population).unwrap();
+        let batch = collate(BatchId(0), &groups, &Credit::default()).unwrap();
         let sum: f64 = advantages(&batch).iter().sum();
         prop_assert!(sum.abs() < 1e-6);
         prop_assert!(batch.images.len() <= 4);

@@ -7,6 +7,7 @@ mod common;
 mod conformance;
 mod conservation;
 mod crash;
+mod credit;
 mod damage;
 mod durable;
 mod full_disk;

@@ -77,7 +77,11 @@ async fn a_batch_holds_the_groups_with_spread() {
     assert_eq!(batch.id, BatchId(0));
     let groups: Vec<_> = batch.samples.iter().map(|sample| sample.group.0).collect();
     assert_eq!(groups, [1, 1, 1, 1, 2, 2, 2, 2]);
-    let sum: f64 = batch.samples.iter().map(|sample| sample.advantage).sum();
+    let sum: f64 = batch
+        .samples
+        .iter()
+        .map(|sample| sample.advantages[0])
+        .sum();
     assert!(sum.abs() < 1e-9);
     let status = manager.status();
     assert_eq!(status.groups_without_spread, 1);
@@ -328,7 +332,7 @@ async fn the_pool_helps_groups_that_failed_throughout() {
         assert_eq!(sample.trajectory, expert.id);
         assert_eq!(sample.group, a.group);
         assert_eq!(sample.rollout_log_probs, step.decision.rollout_log_probs);
-        assert!(sample.advantage > 0.0);
+        assert!(sample.advantages.iter().all(|a| *a > 0.0));
     }
     assert_eq!(batch.samples.len(), 5);
     manager.commit(commit(0, 9)).await.unwrap();

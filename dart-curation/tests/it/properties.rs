@@ -243,7 +243,7 @@ async fn outcome_of(rewards: &[u8], aborts: &[Vec<bool>]) -> BTreeMap<u64, Vec<S
     let mut advantages: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     if let Some(batch) = ready(manager.next_batch()).await {
         for sample in batch.unwrap().unwrap().samples {
-            let advantage = format!("{:?}", sample.advantage);
+            let advantage = format!("{:?}", sample.advantages);
             advantages
                 .entry(sample.group.0)
                 .or_default()

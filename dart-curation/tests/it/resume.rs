@@ -21,7 +21,7 @@ fn commit(batch: BatchId, version: u64) -> Commit {
 /// What a batch is, without its pixels.
 fn outline(batch: &Batch) -> Vec<(TrajectoryId, u32, u64, String)> {
     let sample = |s: &dart_core::Sample| {
-        let advantage = format!("{:?}", s.advantage);
+        let advantage = format!("{:?}", s.advantages);
         (s.trajectory, s.step, s.group.0, advantage)
     };
     batch.samples.iter().map(sample).collect()

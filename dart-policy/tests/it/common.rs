@@ -102,7 +102,7 @@ pub(crate) fn batch(decided: &[(PolicyInput, Decision)]) -> Batch {
                 log_prob_kind: decision.log_prob_kind,
                 temperature: decision.temperature,
                 version: PolicyVersion(0),
-                advantage: 0.0,
+                advantages: Arc::new([]),
             }
         })
         .collect();

@@ -21,8 +21,8 @@ pub(super) struct Log {
     pub(super) batches: Vec<Vec<SampleLog>>,
 }
 
-/// Trajectory, step, response and advantage (its bits) of a sample.
-pub(super) type SampleLog = (TrajectoryId, u32, Vec<u32>, u64);
+/// Trajectory, step, response and advantages (their bits) of a sample.
+pub(super) type SampleLog = (TrajectoryId, u32, Vec<u32>, Vec<u64>);
 
 /// Plays workers and learner for one curator.
 #[derive(Clone)]
@@ -102,7 +102,8 @@ impl Ring {
         ensure(!batch.samples.is_empty(), "a batch without samples")?;
         let sample = |s: &dart_core::Sample| {
             let response = s.response.to_vec();
-            (s.trajectory, s.step, response, s.advantage.to_bits())
+            let advantages = s.advantages.iter().map(|a| a.to_bits()).collect();
+            (s.trajectory, s.step, response, advantages)
         };
         self.log
             .batches

@@ -10,7 +10,7 @@ use dart_core::{
     Batch, BatchId, BatchImage, Commit, Curator, CuratorStatus, Error, ErrorKind, Group, GroupId,
     Objective, Outcome, PolicyVersion, Prompt, Result, RolloutRequest, Sample, SampleOrigin, Task,
     Trajectory, TrajectoryId,
-    selection::{Deviation, step_wise_advantages},
+    advantage::{Deviation, step_wise_advantages},
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -279,7 +279,7 @@ fn add(batch: &mut Batch, trajectory: &Trajectory, advantage: f64) {
             log_prob_kind: decision.log_prob_kind,
             temperature: decision.temperature,
             version: decision.version,
-            advantage,
+            advantages: vec![advantage; decision.token_ids.len()].into(),
         });
     }
 }

@@ -114,7 +114,7 @@ impl FakeLearner {
             for sample in micro {
                 let weight = match batch.objective {
                     Objective::Imitation => 1.0,
-                    Objective::PolicyGradient => sample.advantage,
+                    Objective::PolicyGradient => advantage(sample),
                 };
                 let gradient = self.gradient(batch, sample)?;
                 for (sum, part) in sum.iter_mut().zip(gradient) {
@@ -137,6 +137,11 @@ impl FakeLearner {
     }
 }
 
+/// That of the first token, which names the cell; the end token is certain.
+fn advantage(sample: &Sample) -> f64 {
+    sample.advantages.first().copied().unwrap_or_default()
+}
+
 /// Greedy decisions are scored at temperature 1.
 fn temperature(sample: &Sample) -> f64 {
     if sample.temperature > 0.0 {
@@ -152,12 +157,12 @@ fn fault(kind: ErrorKind, operation: &'static str, message: impl std::fmt::Displ
 
 fn check(batch: &Batch) -> Result<()> {
     let mismatched = batch.objective == Objective::PolicyGradient
-        && batch
-            .samples
-            .iter()
-            .any(|sample| sample.rollout_log_probs.len() != sample.response.len());
+        && batch.samples.iter().any(|sample| {
+            let tokens = sample.response.len();
+            sample.rollout_log_probs.len() != tokens || sample.advantages.len() != tokens
+        });
     if mismatched {
-        let message = "one log-prob for each token is needed";
+        let message = "one log-prob and one advantage for each token are needed";
         return Err(fault(ErrorKind::Protocol, "step", message));
     }
     Ok(())
@@ -168,7 +173,7 @@ impl Learner for FakeLearner {
         check(batch)?;
         let skipped = batch.samples.is_empty()
             || batch.objective == Objective::PolicyGradient
-                && batch.samples.iter().all(|sample| sample.advantage == 0.0);
+                && batch.samples.iter().all(|sample| advantage(sample) == 0.0);
         let mut metrics = BTreeMap::new();
         if !skipped {
             let gradient = self.batch_gradient(batch)?;

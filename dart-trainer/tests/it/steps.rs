@@ -192,7 +192,7 @@ fn numbers_that_are_not_finite_are_skipped_and_counted() {
 #[test]
 fn bad_samples_are_refused_by_name() {
     type Break = fn(&mut Batch);
-    let cases: [(&str, Break); 9] = [
+    let cases: [(&str, Break); 10] = [
         ("no response", |b| b.samples[1].response = Vec::new().into()),
         ("no image", |b| b.samples[1].prompt.images.clear()),
         ("not in the batch", |b| b.images.clear()),
@@ -205,7 +205,12 @@ fn bad_samples_are_refused_by_name() {
         ("not positive", |b| {
             b.samples[0].rollout_log_probs = vec![0.5].into();
         }),
-        ("advantage", |b| b.samples[1].advantage = f64::NAN),
+        ("not finite", |b| {
+            b.samples[1].advantages = vec![f64::NAN; b.samples[1].response.len()].into();
+        }),
+        ("one advantage", |b| {
+            b.samples[1].advantages = vec![1.0].into();
+        }),
         ("greedy", |b| b.samples[1].temperature = 0.0),
         ("temperature", |b| b.samples[1].temperature = -1.0),
     ];

@@ -169,7 +169,7 @@ pub fn sample(context: u32, response: &[u32], advantage: f64) -> Sample {
         log_prob_kind: LogProbKind::AfterTemperature,
         temperature: 1.0,
         version: PolicyVersion(0),
-        advantage,
+        advantages: vec![advantage; response.len()].into(),
     }
 }
 

@@ -82,6 +82,7 @@ fn sample(encoder: &Encoder, index: u32, advantage: f64) -> (Sample, BatchImage)
     for span in &mut decision.prompt.images {
         span.image = index;
     }
+    let advantages = vec![advantage; decision.token_ids.len()].into();
     let sample = Sample {
         trajectory: TrajectoryId(u128::from(index)),
         step: 0,
@@ -93,7 +94,7 @@ fn sample(encoder: &Encoder, index: u32, advantage: f64) -> (Sample, BatchImage)
         log_prob_kind: LogProbKind::AfterTemperature,
         temperature: 1.0,
         version: PolicyVersion(0),
-        advantage,
+        advantages,
     };
     (sample, image)
 }

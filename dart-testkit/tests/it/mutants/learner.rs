@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use dart_core::{Batch, Learner, LearnerReport, Objective, PolicyVersion, Result, WeightsHandle};
+use dart_core::{
+    Batch, Learner, LearnerReport, Objective, PolicyVersion, Result, Sample, WeightsHandle,
+};
 use dart_testkit::{
     fakes::FakeLearner,
     learner::{self, LearnerHarness},
@@ -27,6 +29,10 @@ enum Flaw {
     InventsDigests,
 }
 
+fn bend(sample: &mut Sample, change: impl Fn(f64) -> f64) {
+    sample.advantages = sample.advantages.iter().map(|a| change(*a)).collect();
+}
+
 struct Mutant {
     inner: FakeLearner,
     flaw: Flaw,
@@ -43,13 +49,13 @@ impl Mutant {
         let samples = batch.samples.len();
         for (index, sample) in batch.samples.iter_mut().enumerate() {
             match self.flaw {
-                Flaw::MovesWithoutAdvantage => sample.advantage += 1e-6,
-                Flaw::UnlearnsDemonstrations if imitation => sample.advantage = -1.0,
-                Flaw::IgnoresTheSign => sample.advantage = sample.advantage.abs(),
+                Flaw::MovesWithoutAdvantage => bend(sample, |a| a + 1e-6),
+                Flaw::UnlearnsDemonstrations if imitation => bend(sample, |_| -1.0),
+                Flaw::IgnoresTheSign => bend(sample, f64::abs),
                 Flaw::AveragesMicroBatches if self.micro_batch < samples => {
                     let first = index - index % self.micro_batch;
                     let size = self.micro_batch.min(samples - first);
-                    sample.advantage *= 3.0 / size as f64;
+                    bend(sample, |a| a * 3.0 / size as f64);
                 }
                 Flaw::TakesAnyLogProbs => {
                     sample.rollout_log_probs = vec![0.0; sample.response.len()].into();
