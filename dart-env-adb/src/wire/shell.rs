@@ -10,7 +10,7 @@
 
 use dart_core::Result;
 
-use crate::error::AdbError;
+use crate::error::{Adb, AdbError};
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -48,7 +48,7 @@ pub enum ShellEvent {
 /// Reads what a command says from bytes that arrive in any portions.
 ///
 /// ```
-/// use dart_env_adb::shell::{ShellEvent, ShellReader};
+/// use dart_env_adb::wire::shell::{ShellEvent, ShellReader};
 ///
 /// let mut reader = ShellReader::default();
 /// let events = reader.push(b"\x01\x03\0\0\0hi\n\x03\x01\0\0\0\x07").unwrap();
@@ -71,12 +71,14 @@ impl ShellReader {
     /// [`Protocol`](dart_core::ErrorKind::Protocol) if the peer does not speak this protocol: drop the
     /// connection. [`Misuse`](dart_core::ErrorKind::Misuse) for bytes after the exit code.
     pub fn push(&mut self, input: &[u8]) -> Result<Vec<ShellEvent>> {
+        self.take_all(input).map_err(|error| error.at("read shell"))
+    }
+
+    pub(crate) fn take_all(&mut self, input: &[u8]) -> Adb<Vec<ShellEvent>> {
         let mut events = Vec::new();
         let mut rest = input;
         while !rest.is_empty() {
-            rest = self
-                .take(rest, &mut events)
-                .map_err(|error| error.at("read shell"))?;
+            rest = self.take(rest, &mut events)?;
         }
         Ok(events)
     }
@@ -91,7 +93,7 @@ impl ShellReader {
         &mut self,
         input: &'a [u8],
         events: &mut Vec<ShellEvent>,
-    ) -> std::result::Result<&'a [u8], AdbError> {
+    ) -> Adb<&'a [u8]> {
         if self.exited {
             return Err(AdbError::Complete);
         }
@@ -120,7 +122,7 @@ impl ShellReader {
     }
 
     /// Begins the packet whose header is complete.
-    fn begin(&mut self) -> std::result::Result<(), AdbError> {
+    fn begin(&mut self) -> Adb<()> {
         let [kind, a, b, c, d] = self.header;
         self.left = u32::from_le_bytes([a, b, c, d]);
         match kind {

@@ -11,7 +11,7 @@
 
 use dart_core::Result;
 
-use crate::error::{AdbError, printable};
+use crate::error::{Adb, AdbError, printable};
 
 /// Longest request, reason or block, in bytes: what four hexadecimal digits can say.
 pub const MAX_BLOCK: usize = 0xffff;
@@ -62,7 +62,7 @@ enum Stage {
 /// Reads one reply from bytes that arrive in any portions.
 ///
 /// ```
-/// use dart_env_adb::smart_socket::{Expect, Reply, ReplyReader};
+/// use dart_env_adb::wire::smart_socket::{Expect, Reply, ReplyReader};
 ///
 /// let mut reader = ReplyReader::new(Expect::Value);
 /// assert_eq!(reader.push(b"OKAY00").unwrap(), (6, None));
@@ -101,8 +101,12 @@ impl ReplyReader {
     /// [`Protocol`](dart_core::ErrorKind::Protocol) if the peer does not speak this protocol: drop the
     /// connection. [`Misuse`](dart_core::ErrorKind::Misuse) once the reply is complete.
     pub fn push(&mut self, input: &[u8]) -> Result<(usize, Option<Reply>)> {
+        self.take(input).map_err(|error| error.at("read reply"))
+    }
+
+    pub(crate) fn take(&mut self, input: &[u8]) -> Adb<(usize, Option<Reply>)> {
         if self.stage == Stage::Complete {
-            return Err(AdbError::Complete.at("read reply"));
+            return Err(AdbError::Complete);
         }
         let mut taken = 0;
         while taken < input.len() {
@@ -112,8 +116,7 @@ impl ReplyReader {
             taken += portion.len();
             // A block of no bytes is complete without another portion.
             while self.stage != Stage::Complete && self.part.len() == self.wanted {
-                let advanced = self.advance().map_err(|error| error.at("read reply"))?;
-                if let Some(reply) = advanced {
+                if let Some(reply) = self.advance()? {
                     return Ok((taken, Some(reply)));
                 }
             }
@@ -122,7 +125,7 @@ impl ReplyReader {
     }
 
     /// Ends a stage.
-    fn advance(&mut self) -> std::result::Result<Option<Reply>, AdbError> {
+    fn advance(&mut self) -> Adb<Option<Reply>> {
         let part = std::mem::take(&mut self.part);
         match self.stage {
             Stage::Status => match (part.as_slice(), self.expect) {
@@ -155,7 +158,7 @@ impl ReplyReader {
 }
 
 /// Reads four hexadecimal digits. The standard parser alone would take a sign.
-fn block_length(digits: &[u8]) -> std::result::Result<usize, AdbError> {
+fn block_length(digits: &[u8]) -> Adb<usize> {
     digits.iter().try_fold(0, |length, digit| {
         let value = char::from(*digit).to_digit(16);
         let value = value.ok_or_else(|| AdbError::Length(printable(digits)))?;

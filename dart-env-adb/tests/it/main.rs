@@ -1,0 +1,4 @@
+//! Integration tests of dart-env-adb.
+
+mod needs;
+mod real_server;
