@@ -5,7 +5,7 @@ use std::time::Duration;
 use dart_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::rfb::{Deadlines, Password};
+use crate::rfb::{Access, Deadlines, EncodingChoice, Password, Target, TlsConfig, Trust};
 
 /// Where a VNC desktop is and how long it may take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +16,16 @@ pub struct VncConfig {
     /// Name of the environment variable that holds the password. Default none: the server asks
     /// for none.
     pub password_env: Option<String>,
+    /// The user's name, for servers that ask for one (Plain, X509Plain, Apple). Default none.
+    pub user: Option<String>,
+    /// How the server's certificate is checked. With it, nothing but TLS with that certificate is
+    /// spoken. Default none: no TLS, as on loopback or through a tunnel.
+    pub tls: Option<TlsConfig>,
+    /// Whether a password may cross a network in clear (type Plain without TLS). Default false.
+    pub allow_clear_password: bool,
+    /// The encoding that pixels are asked for in. Default `auto`: Raw on loopback, where it costs
+    /// the least time, and Tight on a network.
+    pub encoding: EncodingChoice,
     /// Longest wait for the TCP connection, and for a lost server to come back, milliseconds.
     /// Default 5,000.
     pub connect_timeout_ms: u64,
@@ -36,6 +46,10 @@ impl Default for VncConfig {
         Self {
             endpoint: "127.0.0.1:5901".to_owned(),
             password_env: None,
+            user: None,
+            tls: None,
+            allow_clear_password: false,
+            encoding: EncodingChoice::Auto,
             connect_timeout_ms: 5_000,
             handshake_timeout_ms: 15_000,
             update_timeout_ms: 5_000,
@@ -52,6 +66,27 @@ impl VncConfig {
             endpoint: endpoint.into(),
             ..Self::default()
         }
+    }
+
+    /// The server to connect to, with what is needed to log in.
+    pub(crate) fn target(&self, password: Option<Password>) -> Result<Target> {
+        let (host, port) = self.address()?;
+        let trust = self.tls.as_ref().map(|tls| Trust::load(tls, host));
+        let trust = trust
+            .transpose()
+            .map_err(|message| Error::new(ErrorKind::Config, "dart-env-vnc", "connect", message))?;
+        Ok(Target {
+            host: host.to_owned(),
+            port,
+            access: Access {
+                user: self.user.clone(),
+                password,
+                trust,
+                clear_password: self.allow_clear_password,
+            },
+            encoding: self.encoding,
+            deadlines: self.deadlines(),
+        })
     }
 
     pub(crate) const fn deadlines(&self) -> Deadlines {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     config::VncConfig,
-    rfb::{Connection, CursorImage, InputState, Password, RfbError, Step},
+    rfb::{Connection, CursorImage, InputState, Password, RfbError, Step, Target},
 };
 
 /// What a desktop takes; the other three concern the task and never reach a device.
@@ -48,7 +48,7 @@ const FAREWELL: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct VncDevice {
     config: VncConfig,
-    password: Option<Password>,
+    target: Target,
     connection: Option<Connection>,
     spec: DeviceSpec,
     input: InputState,
@@ -80,16 +80,15 @@ impl VncDevice {
             actions: ACTIONS,
         };
         let mut device = Self {
+            target: config.target(password)?,
             config,
-            password,
             connection: None,
             spec,
             input: InputState::default(),
             interrupted: false,
             closed: false,
         };
-        let (host, port) = device.config.address()?;
-        let connection = device.open(host, port).await;
+        let connection = Connection::open(&device.target).await;
         device.connection = Some(device.explain("connect", connection)?);
         device.take_over("connect").await?;
         Ok(device)
@@ -103,10 +102,6 @@ impl VncDevice {
         self.explain(operation, done)?;
         self.refresh_spec();
         Ok(())
-    }
-
-    async fn open(&self, host: &str, port: u16) -> Result<Connection, RfbError> {
-        Connection::open(host, port, self.password.clone(), self.config.deadlines()).await
     }
 
     /// Waits until the screen has not changed for `quiet`, but at most `longest`. For task drivers
@@ -227,10 +222,9 @@ impl VncDevice {
 
     /// Reconnects; a server that does not listen yet is given until the deadline.
     async fn reopen(&self) -> Result<Connection> {
-        let (host, port) = self.config.address()?;
         let deadline = Instant::now() + self.config.deadlines().connect;
         loop {
-            let opened = self.open(host, port).await;
+            let opened = Connection::open(&self.target).await;
             let starting = matches!(&opened, Err(RfbError::Connect { .. } | RfbError::Closed));
             if !starting || Instant::now() + RETRY_PAUSE >= deadline {
                 return self.explain("recover", opened);

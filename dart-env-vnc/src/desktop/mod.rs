@@ -6,7 +6,7 @@
 
 mod browser;
 pub(crate) mod fault;
-mod secrets;
+pub(crate) mod secrets;
 mod supervisor;
 
 use std::{

@@ -15,7 +15,7 @@ use des::{
 
 /// Bytes from the operating system. Secrets are the one kind of randomness that must not come from
 /// the run's seed.
-fn entropy<const N: usize>() -> io::Result<[u8; N]> {
+pub(crate) fn entropy<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)

@@ -14,8 +14,7 @@ use std::{
 
 use dart_core::{Frame, Size};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::TcpStream,
+    io::{AsyncReadExt, AsyncWriteExt},
     sync::{mpsc, watch},
     task::AbortHandle,
     time::{Instant, sleep_until, timeout, timeout_at},
@@ -23,21 +22,14 @@ use tokio::{
 
 use super::{
     core::Core,
+    dial::{Deadlines, Dialled, Sink, Source, Target, dial, timed_out},
     encoding::cursor::CursorImage,
     error::RfbError,
     framebuffer::Area,
     message::update_request,
-    security::Password,
+    session::Event,
     shared::{Shared, Status},
 };
-
-/// How long the parts of a connection may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadlines {
-    pub(crate) connect: Duration,
-    pub(crate) handshake: Duration,
-    pub(crate) update: Duration,
-}
 
 /// Bytes to make room for before each read.
 const READ_CHUNK: usize = 256 << 10;
@@ -45,11 +37,7 @@ const READ_CHUNK: usize = 256 << 10;
 /// How long a probe waits before it asks in another way, at most.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-async fn read_loop<R: AsyncRead + Unpin>(
-    mut source: R,
-    mut core: Core,
-    shared: &Shared,
-) -> Result<(), RfbError> {
+async fn read_loop(mut source: Source, mut core: Core, shared: &Shared) -> Result<(), RfbError> {
     loop {
         while let Some(event) = core.next_event()? {
             shared.handle(event, &mut core);
@@ -69,8 +57,8 @@ async fn read_loop<R: AsyncRead + Unpin>(
     }
 }
 
-async fn write_loop<W: AsyncWrite + Unpin>(
-    mut sink: W,
+async fn write_loop(
+    mut sink: Sink,
     mut inputs: mpsc::Receiver<Vec<u8>>,
     shared: &Shared,
     limit: Duration,
@@ -99,13 +87,6 @@ async fn write_loop<W: AsyncWrite + Unpin>(
     Ok(())
 }
 
-const fn timed_out(what: &'static str, limit: Duration) -> RfbError {
-    RfbError::Timeout {
-        what,
-        millis: limit.as_millis() as u64,
-    }
-}
-
 /// The pixel of the `number`-th probe: multiples of two irrational fractions of the sides keep
 /// consecutive ones far apart.
 fn probe_pixel(number: u32, size: Size) -> (u16, u16) {
@@ -127,42 +108,19 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to `host`:`port`, shakes hands and waits for the first frame.
-    pub(crate) async fn open(
-        host: &str,
-        port: u16,
-        password: Option<Password>,
-        deadlines: Deadlines,
-    ) -> Result<Self, RfbError> {
-        let connecting = TcpStream::connect((host, port));
-        let stream = match timeout(deadlines.connect, connecting).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(RfbError::connect(&error)),
-            Err(_) => return Err(timed_out("connection", deadlines.connect)),
-        };
-        stream.set_nodelay(true).map_err(|e| RfbError::io(&e))?;
-        let local = stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback());
-        if password.is_some() && !local {
-            tracing::warn!(
-                host,
-                port,
-                "VncAuth protects little, and nothing after it is encrypted"
-            );
-        }
-        let (source, sink) = stream.into_split();
-        Self::start(source, sink, password, deadlines).await
-    }
-
-    /// Shakes hands over an open stream and waits for the first frame.
-    pub(crate) async fn start(
-        source: impl AsyncRead + Send + Unpin + 'static,
-        sink: impl AsyncWrite + Send + Unpin + 'static,
-        password: Option<Password>,
-        deadlines: Deadlines,
-    ) -> Result<Self, RfbError> {
+    /// Connects, shakes hands and waits for the first frame.
+    pub(crate) async fn open(target: &Target) -> Result<Self, RfbError> {
+        let Dialled {
+            source,
+            sink,
+            mut core,
+            init,
+        } = dial(target).await?;
         let shared = Arc::new(Shared::new());
+        shared.handle(Event::Connected(init), &mut core);
         let (inputs, queue) = mpsc::channel(16);
-        let reader = Self::spawn_reader(source, Core::new(password), shared.clone());
+        let deadlines = target.deadlines;
+        let reader = Self::spawn_reader(source, core, shared.clone());
         Self::spawn_writer(sink, queue, shared.clone(), (deadlines.update, reader));
         let status = shared.status.subscribe();
         let connection = Self {
@@ -172,20 +130,11 @@ impl Connection {
             deadlines,
             probes: AtomicU32::new(0),
         };
-        let limit = deadlines.handshake;
-        let ready = |status: &Status| status.connected;
-        if !connection.wait(Instant::now() + limit, ready).await? {
-            return Err(timed_out("complete handshake", limit));
-        }
         connection.first_frame().await?;
         Ok(connection)
     }
 
-    fn spawn_reader(
-        source: impl AsyncRead + Send + Unpin + 'static,
-        core: Core,
-        shared: Arc<Shared>,
-    ) -> AbortHandle {
+    fn spawn_reader(source: Source, core: Core, shared: Arc<Shared>) -> AbortHandle {
         let reader = tokio::spawn(async move {
             if let Err(error) = read_loop(source, core, &shared).await {
                 shared.fail(error);
@@ -195,7 +144,7 @@ impl Connection {
     }
 
     fn spawn_writer(
-        sink: impl AsyncWrite + Send + Unpin + 'static,
+        sink: Sink,
         queue: mpsc::Receiver<Vec<u8>>,
         shared: Arc<Shared>,
         (limit, reader): (Duration, AbortHandle),

@@ -6,8 +6,8 @@ use super::{
     encoding::{choice::Offer, cursor::CursorImage},
     error::RfbError,
     framebuffer::Framebuffer,
-    handshake::{Greeted, Handshake},
-    security::Password,
+    handshake::{Handshake, Reached},
+    security::{Login, Password},
     session::{Event, Session},
     wire::{Stop, Wire},
 };
@@ -40,6 +40,8 @@ pub struct Core {
     phase: Phase,
     input: BytesMut,
     output: Vec<u8>,
+    /// TLS has to begin before anything else is taken.
+    before_tls: bool,
 }
 
 impl Core {
@@ -50,11 +52,23 @@ impl Core {
 
     /// Like [`new`](Self::new), with another wish for the pixels.
     pub fn with_offer(password: Option<Password>, offer: Offer) -> Self {
+        Self::with_login(Login::with_password(password), offer)
+    }
+
+    /// A client that says so much of itself, and has this wish for the pixels.
+    pub fn with_login(login: Login, offer: Offer) -> Self {
         Self {
-            phase: Phase::Handshake(Handshake::new(password, offer)),
+            phase: Phase::Handshake(Handshake::new(login, offer)),
             input: BytesMut::new(),
             output: Vec::new(),
+            before_tls: false,
         }
+    }
+
+    /// TLS has begun, as [`Event::StartTls`] asked: what goes in and out from here on is what TLS
+    /// carries.
+    pub const fn tls_started(&mut self) {
+        self.before_tls = false;
     }
 
     /// Where received bytes go: append to it.
@@ -98,7 +112,7 @@ impl Core {
     /// # Errors
     /// If the server refuses us or breaks the protocol; the same again from then on.
     pub fn next_event(&mut self) -> Result<Option<Event>, RfbError> {
-        loop {
+        while !self.before_tls {
             match self.step() {
                 Ok(Some(event)) => return Ok(Some(event)),
                 Ok(None) => {}
@@ -110,6 +124,7 @@ impl Core {
                 }
             }
         }
+        Ok(None)
     }
 
     /// Takes one unit of the stream.
@@ -119,12 +134,21 @@ impl Core {
             Phase::Failed(error) => return Err(Stop::Fault(error.clone())),
             Phase::Running(session) => session.step(&mut wire, &mut self.output)?,
             Phase::Handshake(handshake) => match handshake.step(&mut wire, &mut self.output)? {
-                Some(Greeted { init, rects }) => {
-                    let session = Session::new(rects, &mut self.output);
-                    self.phase = Phase::Running(Box::new(session));
-                    Some(Event::Connected(init))
+                Reached::More => None,
+                Reached::Tls { anonymous } => {
+                    // What came in clear must not be taken for what came through TLS.
+                    if wire.left() > 0 {
+                        let what = "the server sends data before TLS begins";
+                        return Err(RfbError::Malformed { what }.into());
+                    }
+                    self.before_tls = true;
+                    Some(Event::StartTls { anonymous })
                 }
-                None => None,
+                Reached::Greeted(greeted) => {
+                    let session = Session::new(greeted.rects, &mut self.output);
+                    self.phase = Phase::Running(Box::new(session));
+                    Some(Event::Connected(greeted.init))
+                }
             },
         };
         let taken = wire.taken();

@@ -8,6 +8,18 @@ use dart_core::{Error, ErrorKind};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RfbError {
+    /// The server offers only TLS without a certificate.
+    #[error("the server speaks TLS without a certificate, which proves nothing")]
+    AnonymousTls,
+    /// The server's certificate is not the right one.
+    #[error("the server's certificate is not accepted ({message})")]
+    Certificate {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The server has a certificate and there is nothing to check it with.
+    #[error("the server wants TLS, and nothing is configured to check its certificate with")]
+    CertificateUnchecked,
     /// The server closed the connection.
     #[error("the server closed the connection")]
     Closed,
@@ -38,6 +50,9 @@ pub enum RfbError {
     /// The server wants a password and none is configured.
     #[error("the server asks for a password")]
     PasswordMissing,
+    /// The server wants a password in clear, over a network.
+    #[error("the server wants the password in clear")]
+    PasswordInClear,
     /// The server refuses to talk.
     #[error("the server refuses the connection: {reason}")]
     Refused {
@@ -45,9 +60,7 @@ pub enum RfbError {
         reason: String,
     },
     /// The server offers only security types that we do not speak.
-    #[error(
-        "the server offers security types {offered}; only None (1) and VncAuth (2) are supported"
-    )]
+    #[error("the server offers security types {offered}, none of which can be used")]
     Security {
         /// The numbers offered.
         offered: String,
@@ -59,6 +72,18 @@ pub enum RfbError {
         what: &'static str,
         /// How long.
         millis: u64,
+    },
+    /// TLS broke off.
+    #[error("TLS fails ({message})")]
+    Tls {
+        /// What it says.
+        message: String,
+    },
+    /// TLS is configured and the server does not offer it.
+    #[error("the server offers only security types {offered}, and TLS is asked for")]
+    TlsNotOffered {
+        /// The numbers offered.
+        offered: String,
     },
     /// A length from the wire is beyond its bound.
     #[error("{what} of {value} is beyond the limit of {limit}")]
@@ -78,6 +103,9 @@ pub enum RfbError {
         /// The number on the wire.
         value: i64,
     },
+    /// The server wants a user name and none is configured.
+    #[error("the server asks for a user name")]
+    UserMissing,
     /// The server did not accept the password.
     #[error("the server does not accept the password ({reason})")]
     WrongPassword {
@@ -113,7 +141,23 @@ impl RfbError {
             Self::Connect { .. } => "start one or fix environment.endpoint",
             Self::NotRfb { .. } => "fix environment.endpoint",
             Self::PasswordMissing => "name the variable that holds it in environment.password_env",
-            Self::Security { .. } => "start the server with -SecurityTypes None or VncAuth",
+            Self::Security { .. } => {
+                "start the server with -SecurityTypes None, VncAuth, X509Vnc or X509Plain"
+            }
+            Self::AnonymousTls => {
+                "start the server with -SecurityTypes X509Vnc and a certificate (-X509Cert, -X509Key)"
+            }
+            Self::Certificate { .. } => "fix environment.tls or the server's certificate",
+            Self::CertificateUnchecked => {
+                "set environment.tls.certificate_sha256 or environment.tls.ca_file"
+            }
+            Self::PasswordInClear => {
+                "start the server with -SecurityTypes X509Plain, or allow it by environment.allow_clear_password"
+            }
+            Self::TlsNotOffered { .. } => {
+                "start the server with -SecurityTypes X509Vnc or X509Plain, or drop environment.tls"
+            }
+            Self::UserMissing => "set environment.user",
             Self::WrongPassword { .. } => "fix the variable that environment.password_env names",
             Self::Refused { reason } if Self::is_lockout(reason) => {
                 "wait or restart the server, and check the password"
@@ -125,16 +169,24 @@ impl RfbError {
 
     const fn plain_kind(&self) -> ErrorKind {
         match self {
-            Self::Closed | Self::Connect { .. } | Self::Io { .. } | Self::Refused { .. } => {
-                ErrorKind::Disconnected
-            }
+            Self::Closed
+            | Self::Connect { .. }
+            | Self::Io { .. }
+            | Self::Refused { .. }
+            | Self::Tls { .. } => ErrorKind::Disconnected,
             Self::Malformed { .. }
             | Self::NotRfb { .. }
             | Self::TooLarge { .. }
             | Self::Unknown { .. } => ErrorKind::Protocol,
-            Self::PasswordMissing | Self::Security { .. } => ErrorKind::Config,
+            Self::AnonymousTls
+            | Self::CertificateUnchecked
+            | Self::PasswordInClear
+            | Self::PasswordMissing
+            | Self::Security { .. }
+            | Self::TlsNotOffered { .. }
+            | Self::UserMissing => ErrorKind::Config,
             Self::Timeout { .. } => ErrorKind::Timeout,
-            Self::WrongPassword { .. } => ErrorKind::Unauthorized,
+            Self::Certificate { .. } | Self::WrongPassword { .. } => ErrorKind::Unauthorized,
         }
     }
 

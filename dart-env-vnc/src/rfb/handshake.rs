@@ -13,7 +13,7 @@ use super::{
     limits::{MAX_NAME_BYTES, MAX_REASON_BYTES},
     pixel::PixelFormat,
     rect::Rects,
-    security::Password,
+    security::{self, Login, Stage, Turn},
     wire::{Stop, Wire},
 };
 
@@ -66,14 +66,12 @@ pub struct ServerInit {
     pub name: String,
 }
 
-const NONE: u8 = 1;
-const VNC_AUTH: u8 = 2;
-
 #[derive(Clone, Copy, Debug)]
 enum State {
     Version,
     Security,
-    Challenge,
+    /// The dialogue of the security type.
+    Login(Stage),
     /// `by_password`: whether a failure says that the password is wrong.
     Result {
         by_password: bool,
@@ -86,7 +84,7 @@ enum State {
 pub(crate) struct Handshake {
     state: State,
     version: ProtocolVersion,
-    password: Option<Password>,
+    login: Login,
     offer: Offer,
 }
 
@@ -97,33 +95,43 @@ pub(crate) struct Greeted {
     pub(crate) rects: Rects,
 }
 
+/// What a step of the handshake came to.
+#[derive(Debug)]
+pub(crate) enum Reached {
+    /// It goes on.
+    More,
+    /// TLS begins with the next byte in either direction; the handshake goes on inside it.
+    Tls { anonymous: bool },
+    /// It is complete.
+    Greeted(Box<Greeted>),
+}
+
 impl Handshake {
-    pub(crate) const fn new(password: Option<Password>, offer: Offer) -> Self {
+    pub(crate) const fn new(login: Login, offer: Offer) -> Self {
         Self {
             state: State::Version,
             version: ProtocolVersion::V3_8,
-            password,
+            login,
             offer,
         }
     }
 
     /// Takes one unit of the handshake and appends the answer to `out`.
-    pub(crate) fn step(
-        &mut self,
-        wire: &mut Wire<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Greeted>, Stop> {
+    pub(crate) fn step(&mut self, wire: &mut Wire<'_>, out: &mut Vec<u8>) -> Result<Reached, Stop> {
         match self.state {
             State::Version => self.read_version(wire, out)?,
             State::Security if self.version == ProtocolVersion::V3_3 => {
                 self.read_security_type(wire, out)?;
             }
             State::Security => self.read_security_list(wire, out)?,
-            State::Challenge => self.read_challenge(wire, out)?,
+            State::Login(stage) => return self.log_in(stage, wire, out),
             State::Result { by_password } => self.read_result(wire, out, by_password)?,
-            State::Init => return self.read_init(wire, out).map(Some),
+            State::Init => {
+                let greeted = self.read_init(wire, out)?;
+                return Ok(Reached::Greeted(Box::new(greeted)));
+            }
         }
-        Ok(None)
+        Ok(Reached::More)
     }
 
     fn read_version(&mut self, wire: &mut Wire<'_>, out: &mut Vec<u8>) -> Result<(), Stop> {
@@ -150,7 +158,9 @@ impl Handshake {
             return Err(refusal(wire)?.into());
         }
         let number = u8::try_from(number).unwrap_or(u8::MAX);
-        self.use_security(number, &[number], out)
+        // The offer of one is checked like any other, so that TLS that was asked for is spoken.
+        self.login.choose(&[number])?;
+        self.begin_login(number, out)
     }
 
     /// 3.7 and 3.8: the server offers, we choose.
@@ -159,23 +169,22 @@ impl Handshake {
         if count == 0 {
             return Err(refusal(wire)?.into());
         }
-        let offered = wire.take(count.into())?;
-        let chosen = [NONE, VNC_AUTH].into_iter().find(|n| offered.contains(n));
-        self.use_security(chosen.unwrap_or(0), offered, out)
+        let number = self.login.choose(wire.take(count.into())?)?;
+        self.begin_login(number, out)
     }
 
-    fn use_security(&mut self, number: u8, offered: &[u8], out: &mut Vec<u8>) -> Result<(), Stop> {
-        let offered = || format!("{offered:?}");
-        let next = match number {
-            NONE if self.version == ProtocolVersion::V3_8 => State::Result { by_password: false },
-            NONE => State::Init,
-            VNC_AUTH if self.password.is_none() => return Err(RfbError::PasswordMissing.into()),
-            VNC_AUTH => State::Challenge,
-            _ => return Err(RfbError::Security { offered: offered() }.into()),
-        };
+    fn begin_login(&mut self, number: u8, out: &mut Vec<u8>) -> Result<(), Stop> {
+        let stage = Stage::first(number, &self.login)?;
         if self.version != ProtocolVersion::V3_3 {
             out.push(number);
         }
+        // Before 3.8, None has no result.
+        let short = number == security::NONE && self.version != ProtocolVersion::V3_8;
+        let next = if short {
+            State::Init
+        } else {
+            State::Login(stage)
+        };
         self.enter(next, out);
         Ok(())
     }
@@ -188,13 +197,21 @@ impl Handshake {
         self.state = state;
     }
 
-    fn read_challenge(&mut self, wire: &mut Wire<'_>, out: &mut Vec<u8>) -> Result<(), Stop> {
-        let mut challenge = [0; 16];
-        challenge.copy_from_slice(wire.take(16)?);
-        let password = self.password.as_ref().ok_or(RfbError::PasswordMissing)?;
-        out.extend(password.respond(challenge));
-        self.state = State::Result { by_password: true };
-        Ok(())
+    fn log_in(
+        &mut self,
+        stage: Stage,
+        wire: &mut Wire<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Reached, Stop> {
+        match stage.step(&self.login, wire, out)? {
+            Turn::Next(stage) => self.state = State::Login(stage),
+            Turn::Done { by_password } => self.state = State::Result { by_password },
+            Turn::StartTls { then, anonymous } => {
+                self.state = State::Login(then);
+                return Ok(Reached::Tls { anonymous });
+            }
+        }
+        Ok(Reached::More)
     }
 
     fn read_result(

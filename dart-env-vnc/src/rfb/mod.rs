@@ -3,23 +3,28 @@
 //! | file | what |
 //! |---|---|
 //! | `core` | [`Core`]: bytes in, [`Event`]s out, bytes to send out; no I/O, no clock |
-//! | `handshake`, `security` | versions 3.3, 3.7 and 3.8; security types None and VncAuth |
+//! | `handshake` | versions 3.3, 3.7 and 3.8 |
+//! | `security/*` | None, VncAuth, VeNCrypt with X509* and Plain, Apple's; the choice among them |
+//! | `tls` | how a server's certificate is checked |
 //! | `session` | server messages after the handshake |
 //! | `rect` | the rectangles of an update: header, limits, which encoding |
 //! | `encoding/*` | one encoding a file: `read` (bounded, from the stream) apart from `decode` (pure) |
-//! | `framebuffer`, `pixel` | the pixels |
+//! | `framebuffer`, `pixel`, `colour` | the pixels |
 //! | `message` | client messages to bytes |
 //! | `input` | what is held down on the server |
 //! | `plan`, `keysym` | actions to pointer and key events; keys to X11 keysyms |
 //! | `wire`, `limits`, `error` | parsing, bounds, errors |
+//! | `dial` | from an address to a server that has greeted us |
 //! | `connection`, `shared` | the tokio driver: a reader and a writer task, frames published at update boundaries |
 //!
 //! Deviations from the RFC: the extra encodings of RFC 6143 (RRE, Hextile, TRLE, ZRLE) are not
 //! offered; an encoding that was not offered ends the connection, because the stream cannot be
 //! followed past it; every length is bounded before anything is allocated ([`limits`]).
 
+mod colour;
 mod connection;
 mod core;
+mod dial;
 mod encoding;
 mod error;
 mod framebuffer;
@@ -34,11 +39,14 @@ mod rect;
 mod security;
 mod session;
 mod shared;
+mod tls;
 mod wire;
 
 pub(crate) use self::{
-    connection::{Connection, Deadlines},
+    connection::Connection,
+    dial::{Access, Deadlines, Target},
     input::{InputState, Step},
+    tls::Trust,
 };
 pub use self::{
     core::Core,
@@ -51,6 +59,7 @@ pub use self::{
     handshake::{ProtocolVersion, ServerInit},
     pixel::PixelFormat,
     rect::Update,
-    security::Password,
+    security::{Entropy, Login, Password},
     session::Event,
+    tls::TlsConfig,
 };

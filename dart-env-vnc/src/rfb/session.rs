@@ -13,6 +13,12 @@ use super::{
 /// Something happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
+    /// TLS has to begin: send what is to be sent, then speak TLS on the same connection, then call
+    /// [`Core::tls_started`](super::Core::tls_started).
+    StartTls {
+        /// The server announced that it shows no certificate. Verify nevertheless.
+        anonymous: bool,
+    },
     /// The handshake is complete.
     Connected(ServerInit),
     /// An update is complete: the framebuffer is consistent now, and only now.

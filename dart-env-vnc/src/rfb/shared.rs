@@ -28,7 +28,6 @@ const MAX_OUTBOX: usize = 64 << 10;
 /// What the reader tells the others.
 #[derive(Clone, Debug)]
 pub(super) struct Status {
-    pub(super) connected: bool,
     pub(super) size: Size,
     /// Whether the screen has pixels since it got its size.
     pub(super) painted: bool,
@@ -100,7 +99,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     pub(super) fn new() -> Self {
         let status = Status {
-            connected: false,
             size: Size::new(0, 0),
             painted: false,
             probe: None,
@@ -147,13 +145,13 @@ impl Shared {
         match event {
             Event::Connected(init) => {
                 tracing::debug!(name = init.name, size = %init.size, "RFB connection ready");
-                self.status.send_modify(|status| {
-                    status.connected = true;
-                    status.size = init.size;
-                });
+                self.status.send_modify(|status| status.size = init.size);
             }
             Event::Updated(update) => self.publish(update, core),
-            Event::Bell | Event::CutText { .. } | Event::ColourMap { .. } => {}
+            Event::StartTls { .. }
+            | Event::Bell
+            | Event::CutText { .. }
+            | Event::ColourMap { .. } => {}
         }
     }
 
