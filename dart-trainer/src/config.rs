@@ -5,8 +5,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
 
 use crate::{
-    AggregationConfig, ImportanceConfig, KlEstimateConfig, KlGradientConfig, Preset, RatioConfig,
-    RatioSource, RejectionConfig, SurrogateConfig, WeightLevelConfig,
+    AggregationConfig, AverageConfig, Decay, ImportanceConfig, KlEstimateConfig, KlGradientConfig,
+    OptimizerConfig, Preset, Published, RatioConfig, RatioSource, RejectionConfig, Schedule,
+    SurrogateConfig, WeightLevelConfig,
     error::{Result, TrainerError},
     pipeline::Wrong,
     preset::defaults,
@@ -23,19 +24,6 @@ pub enum MissingLogProbs {
     Unit,
 }
 
-/// How the learning rate falls after its warm-up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Decay {
-    /// Not at all.
-    #[default]
-    Constant,
-    /// In a straight line.
-    Linear,
-    /// Along half a cosine.
-    Cosine,
-}
-
 /// Settings of the learner. In a file, `preset` chooses the defaults of all keys left out. Keys of a
 /// table are laid over the preset's table, unless it is of another `kind`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,16 +31,14 @@ pub enum Decay {
 pub struct TrainerConfig {
     /// Where the defaults come from.
     pub preset: Preset,
-    /// Step size of AdamW. 1e-6 fits a 7B model; a policy of 10^5 to 10^6 parameters wants 5e-4.
+    /// Step size of the optimizer. 1e-6 fits a 7B model; a policy of 10^5 to 10^6 parameters wants 5e-4.
     pub learning_rate: f64,
-    /// Optimizer steps over which the step size rises from 0; the paper has none.
-    pub warmup_steps: u64,
+    /// How the step size rises and falls with the optimizer steps; in the paper it is constant.
+    pub schedule: Schedule,
+    /// What moves the weights, in imitation too.
+    pub optimizer: OptimizerConfig,
     /// Decoupled weight decay of matrices; vectors (biases, norms) are not decayed.
     pub weight_decay: f64,
-    /// Decay rates of AdamW's two moments.
-    pub betas: [f64; 2],
-    /// Added to the root of the second moment.
-    pub adam_epsilon: f64,
     /// Largest norm of the gradient over all parameters; 0 turns clipping off.
     pub grad_clip: f64,
     /// The part of the loss that improves the policy, with its clip.
@@ -90,6 +76,11 @@ pub struct TrainerConfig {
     pub token_entropy_drop: f64,
     /// Factor of the model's reading loss beside the policy gradient.
     pub reading_weight: f64,
+    /// The exponential moving average of the weights.
+    pub average: AverageConfig,
+    /// Batches whose gradients make one optimizer step, as if they were one batch; 1 is the paper's.
+    /// Above 1 there is one pass over each batch, in one part, and no reading loss.
+    pub accumulate_batches: u64,
     /// Passes over each batch.
     pub epochs: usize,
     /// Optimizer steps per pass, each on its part of the batch. Prompts shared by several samples
@@ -114,16 +105,11 @@ pub struct TrainerConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImitationConfig {
-    /// Step size of AdamW at its highest.
+    /// Step size of the optimizer at its highest.
     pub learning_rate: f64,
-    /// Steps over which it rises from 0; without them a fresh transformer may not take off.
-    pub warmup_steps: u64,
-    /// How it falls afterwards.
-    pub decay: Decay,
-    /// Steps, warm-up included, after which it has fallen to `final_share`.
-    pub decay_steps: u64,
-    /// What is left of the step size at the end, as a share.
-    pub final_share: f64,
+    /// How it rises and falls. Default: 20 steps up, without which a fresh transformer may not take
+    /// off, and down along a cosine to a tenth until step 1000.
+    pub schedule: Schedule,
     /// Decoupled weight decay of matrices.
     pub weight_decay: f64,
     /// Largest norm of the gradient; 0 turns clipping off.
@@ -140,10 +126,11 @@ impl Default for ImitationConfig {
     fn default() -> Self {
         Self {
             learning_rate: 1e-3,
-            warmup_steps: 20,
-            decay: Decay::Cosine,
-            decay_steps: 1000,
-            final_share: 0.1,
+            schedule: Schedule {
+                warmup_steps: 20,
+                decay: Decay::Cosine,
+                ..Schedule::default()
+            },
             weight_decay: 0.01,
             grad_clip: 1.0,
             reading_weight: 1.0,
@@ -158,10 +145,9 @@ impl Default for TrainerConfig {
         Self {
             preset: Preset::Paper,
             learning_rate: 1e-6,
-            warmup_steps: 0,
+            schedule: Schedule::default(),
+            optimizer: OptimizerConfig::ADAMW,
             weight_decay: 0.1,
-            betas: [0.9, 0.999],
-            adam_epsilon: 1e-8,
             grad_clip: 2.0,
             surrogate: SurrogateConfig::Clipped {
                 low: 0.2,
@@ -186,6 +172,8 @@ impl Default for TrainerConfig {
             entropy_drop: 0.2,
             token_entropy_drop: 0.0,
             reading_weight: 0.0,
+            average: AverageConfig::default(),
+            accumulate_batches: 1,
             epochs: 1,
             minibatches: 1,
             minibatch_min_samples: 32,
@@ -239,8 +227,7 @@ impl TrainerConfig {
             ("imitation.threads", imitation.threads),
         ];
         let shares = [
-            ("betas", self.betas[0]),
-            ("betas", self.betas[1]),
+            ("average.decay", self.average.decay),
             ("entropy_drop", self.entropy_drop),
             ("token_entropy_drop", self.token_entropy_drop),
         ];
@@ -257,16 +244,53 @@ impl TrainerConfig {
         if let Some((key, _)) = shares.iter().find(|(_, v)| !(0.0..1.0).contains(v)) {
             return wrong(*key, "must be at least 0 and below 1");
         }
-        if !(self.adam_epsilon.is_finite() && self.adam_epsilon > 0.0) {
-            return wrong("adam_epsilon", "must be above 0");
-        }
-        if !(0.0..=1.0).contains(&imitation.final_share) {
-            return wrong("imitation.final_share", "must be 0 to 1");
-        }
-        match self.wrong_loss() {
+        match self.wrong_steps().or_else(|| self.wrong_loss()) {
             Some((key, message)) => wrong(key, message),
             None => Ok(()),
         }
+    }
+
+    /// What is wrong with how optimizer steps are taken.
+    fn wrong_steps(&self) -> Option<Wrong> {
+        let share = |schedule: &Schedule| (0.0..=1.0).contains(&schedule.final_share);
+        let one = self.accumulate_batches == 1;
+        let idle = self.average.publish == Published::Average && self.average.decay == 0.0;
+        let rules = [
+            (
+                share(&self.schedule),
+                "schedule.final_share",
+                "must be 0 to 1",
+            ),
+            (
+                share(&self.imitation.schedule),
+                "imitation.schedule.final_share",
+                "must be 0 to 1",
+            ),
+            (
+                self.accumulate_batches >= 1,
+                "accumulate_batches",
+                "must be 1 or more",
+            ),
+            (
+                one || (self.epochs == 1 && self.minibatches == 1),
+                "accumulate_batches",
+                "must be 1 where a batch has several optimizer steps (epochs, minibatches)",
+            ),
+            (
+                one || self.reading_weight == 0.0,
+                "accumulate_batches",
+                "must be 1 where reading_weight is not 0: the two losses have other denominators",
+            ),
+            (
+                !idle,
+                "average.publish",
+                "must be current where average.decay is 0: there is no average",
+            ),
+        ];
+        let broken = rules.into_iter().find(|(holds, ..)| !holds);
+        broken
+            .map(|(_, key, message)| (key, message))
+            .or_else(|| self.optimizer.wrong())
     }
 
     /// What is wrong with the switches of the loss.
@@ -316,30 +340,14 @@ impl TrainerConfig {
 
     /// Learning rate of policy-gradient step `step`, counted from 1.
     pub fn rate(&self, step: u64) -> f64 {
-        self.learning_rate * warmup(step, self.warmup_steps)
+        self.learning_rate * self.schedule.share(step)
     }
 }
 
 impl ImitationConfig {
     /// Learning rate of step `step`, counted from 1.
     pub fn rate(&self, step: u64) -> f64 {
-        let fall = self.decay_steps.saturating_sub(self.warmup_steps).max(1);
-        let done = step.saturating_sub(self.warmup_steps).min(fall) as f64 / fall as f64;
-        let left = match self.decay {
-            Decay::Constant => 1.0,
-            Decay::Linear => 1.0 - done,
-            Decay::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * done).cos()),
-        };
-        let share = self.final_share + (1.0 - self.final_share) * left;
-        self.learning_rate * share * warmup(step, self.warmup_steps)
-    }
-}
-
-fn warmup(step: u64, steps: u64) -> f64 {
-    if step < steps {
-        step as f64 / steps as f64
-    } else {
-        1.0
+        self.learning_rate * self.schedule.share(step)
     }
 }
 
@@ -375,7 +383,9 @@ fn lay_over(under: &mut Value, value: Value) {
         (Value::Object(under), Value::Object(value))
             if value.get("kind").is_none() || value.get("kind") == under.get("kind") =>
         {
-            under.extend(value);
+            for (key, value) in value {
+                lay_over(under.entry(key).or_insert(Value::Null), value);
+            }
         }
         (under, value) => *under = value,
     }
@@ -418,9 +428,25 @@ mod tests {
             ("threads", r#"{"threads": 0}"#),
             ("entropy_drop", r#"{"entropy_drop": 1.0}"#),
             (
-                "imitation.final_share",
-                r#"{"imitation": {"final_share": 2}}"#,
+                "imitation.schedule.final_share",
+                r#"{"imitation": {"schedule": {"final_share": 2}}}"#,
             ),
+            ("optimizer.betas", r#"{"optimizer": {"betas": [0.9, 1]}}"#),
+            (
+                "optimizer.clip_rms",
+                r#"{"optimizer": {"kind": "adafactor", "clip_rms": -1}}"#,
+            ),
+            ("accumulate_batches", r#"{"accumulate_batches": 0}"#),
+            (
+                "minibatches",
+                r#"{"accumulate_batches": 2, "minibatches": 2}"#,
+            ),
+            (
+                "reading_weight",
+                r#"{"accumulate_batches": 2, "reading_weight": 0.1}"#,
+            ),
+            ("average.decay", r#"{"average": {"decay": 1}}"#),
+            ("average.publish", r#"{"average": {"publish": "average"}}"#),
         ] {
             let error = parse(text).unwrap().validate().unwrap_err();
             assert_eq!(error.kind(), dart_core::ErrorKind::Config);
@@ -429,29 +455,22 @@ mod tests {
     }
 
     #[test]
-    fn rates_rise_and_fall() {
-        let config = ImitationConfig {
-            learning_rate: 1.0,
-            warmup_steps: 10,
-            decay_steps: 110,
-            final_share: 0.2,
-            ..ImitationConfig::default()
+    fn part_of_a_schedule_leaves_the_rest() {
+        let text = r#"{"imitation": {"schedule": {"decay_steps": 50}}}"#;
+        let imitation = parse(text).unwrap().imitation;
+        assert_eq!(imitation.schedule.warmup_steps, 20);
+        assert_eq!((imitation.rate(10), imitation.rate(50)), (5e-4, 1e-4));
+        assert_eq!(
+            TrainerConfig::default().rate(1),
+            1e-6,
+            "constant, as in the paper"
+        );
+        let text = r#"{"optimizer": {"kind": "adafactor", "clip_rms": 2}}"#;
+        let optimizer = OptimizerConfig::Adafactor {
+            betas: [0.0, 0.999],
+            epsilon: 1e-30,
+            clip_rms: 2.0,
         };
-        for decay in [Decay::Linear, Decay::Cosine] {
-            let config = ImitationConfig {
-                decay,
-                ..config.clone()
-            };
-            assert!((config.rate(1) - 0.1).abs() < 1e-12);
-            assert!((config.rate(10) - 1.0).abs() < 1e-12);
-            assert!((config.rate(60) - 0.6).abs() < 1e-12);
-            assert!((config.rate(110) - 0.2).abs() < 1e-12);
-            assert!((config.rate(9999) - 0.2).abs() < 1e-12);
-        }
-        let constant = TrainerConfig {
-            warmup_steps: 0,
-            ..TrainerConfig::default()
-        };
-        assert_eq!(constant.rate(1), 1e-6);
+        assert_eq!(parse(text).unwrap().optimizer, optimizer);
     }
 }

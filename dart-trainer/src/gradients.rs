@@ -39,6 +39,12 @@ impl Gradients {
         }
     }
 
+    /// Multiplies all numbers with `factor`.
+    pub(crate) fn scale(&mut self, factor: f32) {
+        let numbers = self.0.iter_mut().flatten().flatten();
+        numbers.for_each(|number| *number *= factor);
+    }
+
     /// Euclidean norm over all parameters.
     pub(crate) fn norm(&self) -> f64 {
         let square =
@@ -57,7 +63,6 @@ impl Gradients {
     }
 }
 
-#[cfg(test)]
 impl From<Vec<Option<Vec<f32>>>> for Gradients {
     fn from(gradients: Vec<Option<Vec<f32>>>) -> Self {
         Self(gradients)

@@ -8,9 +8,9 @@ use dart_policy::TrainableModel;
 
 use crate::{
     GrpoLearner,
-    adamw::Rates,
     error::Result,
     metrics::{Metrics, Tally},
+    optimizer::Rates,
     pass::{Loss, Work},
     plan::{clusters, plan},
 };
@@ -38,14 +38,14 @@ impl<M: TrainableModel> GrpoLearner<M> {
         };
         let computed = self.passes(batch).gradients(work, loss)?;
         let rates = Rates {
+            optimizer: self.config.optimizer,
             learning_rate: settings.rate(self.progress.stage_steps + 1),
-            betas: self.config.betas,
-            epsilon: self.config.adam_epsilon,
             weight_decay: settings.weight_decay,
+            grad_clip: settings.grad_clip,
             gradient_scale: 1.0,
         };
         let mut tally = Tally::default();
-        let update = self.apply(&computed, (rates, settings.grad_clip))?;
+        let update = self.apply(&computed, rates)?;
         tally.add(computed, update);
         let mut metrics = tally.imitation(batch);
         metrics.insert("learning_rate", rates.learning_rate);

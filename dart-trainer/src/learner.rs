@@ -8,10 +8,13 @@ use dart_core::{
 use dart_policy::TrainableModel;
 
 use crate::{
-    TrainerConfig,
-    adamw::{AdamW, Rates},
+    Published, TrainerConfig,
+    accumulate::Accumulated,
+    average::Average,
     error::Result,
+    gradients::Gradients,
     handle::ScoringLearner,
+    optimizer::{Optimizer, Rates},
     pass::{Computed, Passes},
     plan::{clusters, plan},
     state::{self, Progress},
@@ -26,14 +29,18 @@ use crate::{
 /// call blocks until the result is there. Results repeat bit for bit on the CPU as long as the
 /// settings, `threads` included, are the same.
 ///
-/// Optimizer state belongs to one objective: it starts anew when the objective changes.
+/// Optimizer state belongs to one objective: it starts anew when the objective changes, and
+/// gradients that wait for their optimizer step are dropped. All of it is in what `save` writes.
 #[derive(Debug)]
 pub struct GrpoLearner<M> {
     pub(crate) model: Arc<M>,
     reference: Option<Arc<M>>,
     pub(crate) config: TrainerConfig,
     pub(crate) workers: Workers,
-    adam: AdamW,
+    optimizer: Optimizer,
+    /// Gradients that wait for an optimizer step.
+    accumulated: Accumulated,
+    average: Option<Average>,
     pub(crate) progress: Progress,
 }
 
@@ -52,7 +59,9 @@ impl<M: TrainableModel> GrpoLearner<M> {
             reference: None,
             config,
             workers: Workers::start(threads)?,
-            adam: AdamW::default(),
+            optimizer: Optimizer::default(),
+            accumulated: Accumulated::default(),
+            average: None,
             progress: Progress::default(),
         })
     }
@@ -116,10 +125,71 @@ impl<M: TrainableModel> GrpoLearner<M> {
         Ok(self.reference.insert(reference))
     }
 
+    /// Starts the average of the weights, if there is to be one.
+    pub(crate) fn begin_average(&mut self) -> Result<()> {
+        if self.config.average.decay == 0.0 {
+            self.average = None;
+        } else if self.average.is_none() {
+            self.average = Some(Average::of(self.model.parameters())?);
+        }
+        Ok(())
+    }
+
     /// One optimizer step, unless the guard refuses it.
-    pub(crate) fn apply(&mut self, computed: &Computed, rates: (Rates, f64)) -> Result<Update> {
-        let update = update(&mut self.adam, self.model.parameters(), computed, rates)?;
-        self.progress.stage_steps += u64::from(update.applied);
+    pub(crate) fn apply(&mut self, computed: &Computed, rates: Rates) -> Result<Update> {
+        if !computed.loss.is_finite() {
+            return Ok(refused(computed.gradients.norm()));
+        }
+        self.take(&computed.gradients, rates)
+    }
+
+    /// Takes in the gradient of a batch, which is divided by `count`; every so many batches one
+    /// optimizer step. A batch whose numbers are not finite is left out, and the others count.
+    pub(crate) fn accumulate(
+        &mut self,
+        computed: &Computed,
+        count: u64,
+        mut rates: Rates,
+    ) -> Result<Update> {
+        let norm = computed.gradients.norm();
+        let finite = computed.loss.is_finite() && norm.is_finite();
+        self.accumulated.batches += 1;
+        if finite {
+            self.accumulated.add(computed.gradients.clone(), count);
+        }
+        let part = if finite {
+            Update {
+                grad_norm: norm,
+                pending: norm > 0.0,
+                ..Update::default()
+            }
+        } else {
+            refused(norm)
+        };
+        if self.accumulated.batches < self.config.accumulate_batches {
+            return Ok(part);
+        }
+        let sum = std::mem::take(&mut self.accumulated);
+        rates.gradient_scale = sum.factor();
+        let update = self.take(&sum.gradients, rates)?;
+        Ok(Update {
+            not_finite: update.not_finite || part.not_finite,
+            ..update
+        })
+    }
+
+    fn take(&mut self, gradients: &Gradients, rates: Rates) -> Result<Update> {
+        let parameters = self.model.parameters();
+        let update = update(&mut self.optimizer, parameters, gradients, rates)?;
+        if !update.applied {
+            return Ok(update);
+        }
+        self.progress.stage_steps += 1;
+        if self.progress.stage == Some(Objective::PolicyGradient)
+            && let Some(average) = &mut self.average
+        {
+            average.follow(parameters, self.config.average.decay)?;
+        }
         Ok(update)
     }
 
@@ -128,7 +198,8 @@ impl<M: TrainableModel> GrpoLearner<M> {
         if self.progress.stage != Some(batch.objective) {
             self.progress.stage = Some(batch.objective);
             self.progress.stage_steps = 0;
-            self.adam = AdamW::default();
+            self.optimizer = Optimizer::default();
+            self.accumulated = Accumulated::default();
         }
         let batch = Arc::new(batch.clone());
         let (mut metrics, tally) = match batch.objective {
@@ -153,17 +224,28 @@ impl<M: TrainableModel> GrpoLearner<M> {
     }
 
     fn write(&self, dir: &Path) -> Result<()> {
-        state::write_weights(&dir.join(state::WEIGHTS), &*self.model)?;
-        state::write_optimizer(&dir.join(state::OPTIMIZER), &self.adam)?;
+        let parameters = self.model.parameters();
+        state::write_weights(&dir.join(state::WEIGHTS), &*self.model, None)?;
+        state::write_optimizer(&dir.join(state::OPTIMIZER), &self.optimizer)?;
         if let Some(reference) = &self.reference {
-            state::write_weights(&dir.join(state::REFERENCE), &**reference)?;
+            state::write_weights(&dir.join(state::REFERENCE), &**reference, None)?;
         }
-        let steps = self.adam.moments.iter();
+        if let Some(average) = &self.average {
+            state::write_weights(&dir.join(state::AVERAGE), &*self.model, Some(average))?;
+        }
+        if self.accumulated.batches > 0 {
+            let path = dir.join(state::ACCUMULATED);
+            state::write_accumulated(&path, &self.accumulated, parameters)?;
+        }
+        let steps = self.optimizer.moments.iter();
         let steps = steps.map(|(name, m)| (name.clone(), m.steps)).collect();
         let saved = state::Saved {
             format: state::FORMAT,
             progress: self.progress,
             has_reference: self.reference.is_some(),
+            has_average: self.average.is_some(),
+            accumulated_batches: self.accumulated.batches,
+            accumulated_count: self.accumulated.count,
             optimizer_steps: steps,
         };
         state::write_progress(&dir.join(state::PROGRESS), &saved)
@@ -174,29 +256,50 @@ impl<M: TrainableModel> GrpoLearner<M> {
         let parameters = self.model.parameters();
         // Everything is read and checked before anything is changed.
         let weights = state::read_weights(&dir.join(state::WEIGHTS), parameters)?;
-        let adam = state::read_optimizer(&dir.join(state::OPTIMIZER), &saved, parameters)?;
-        let reference = if saved.has_reference {
-            let reference = self.model.deep_copy()?;
+        let optimizer = state::read_optimizer(&dir.join(state::OPTIMIZER), &saved, parameters)?;
+        let accumulated =
+            state::read_accumulated(&dir.join(state::ACCUMULATED), &saved, parameters)?;
+        let mut average = None;
+        if saved.has_average {
+            let values = state::read_weights(&dir.join(state::AVERAGE), parameters)?;
+            average = Some(Average::from_tensors(&values)?);
+        }
+        let mut reference = None;
+        if saved.has_reference {
+            let copy = self.model.deep_copy()?;
             let values = state::read_weights(&dir.join(state::REFERENCE), parameters)?;
-            state::set_weights(reference.parameters(), &values)?;
-            Some(Arc::new(reference))
-        } else {
-            None
-        };
+            state::set_weights(copy.parameters(), &values)?;
+            reference = Some(Arc::new(copy));
+        }
         state::set_weights(parameters, &weights)?;
-        self.adam = adam;
+        self.optimizer = optimizer;
+        self.accumulated = accumulated;
+        self.average = average;
         self.reference = reference;
         self.progress = saved.progress;
         Ok(())
     }
 
     fn publish(&self) -> Result<WeightsHandle> {
-        let bytes = state::encode_weights(&*self.model)?;
+        let average = match self.config.average.publish {
+            Published::Current => None,
+            Published::Average => self.average.as_ref(),
+        };
+        let bytes = state::encode_weights(&*self.model, average)?;
         Ok(WeightsHandle {
             version: self.progress.version,
             digest: blake3::hash(&bytes).to_hex().as_str().into(),
             source: WeightsSource::Memory(bytes.into()),
         })
+    }
+}
+
+/// What becomes of a loss or gradient that is not finite.
+fn refused(grad_norm: f64) -> Update {
+    Update {
+        grad_norm,
+        not_finite: true,
+        ..Update::default()
     }
 }
 

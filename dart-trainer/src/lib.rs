@@ -13,7 +13,8 @@
 
 #![forbid(unsafe_code)]
 
-mod adamw;
+mod accumulate;
+mod average;
 pub mod checkpoint;
 mod choice;
 pub mod config;
@@ -26,23 +27,28 @@ pub mod handle;
 mod imitation;
 pub mod learner;
 mod metrics;
+mod optimizer;
 mod pass;
 mod pipeline;
 mod plan;
 mod policy_gradient;
 mod preset;
+mod schedule;
 mod state;
 mod tokens;
 mod update;
 mod validate;
 mod workers;
 
+pub use average::{AverageConfig, Published};
 pub use checkpoint::{Checkpoint, CheckpointDir, Draft, Sealed};
-pub use config::{Decay, ImitationConfig, MissingLogProbs, TrainerConfig};
+pub use config::{ImitationConfig, MissingLogProbs, TrainerConfig};
 pub use handle::{LearnerHandle, ScoringLearner};
 pub use learner::GrpoLearner;
+pub use optimizer::OptimizerConfig;
 pub use pipeline::{
     AggregationConfig, ImportanceConfig, KlEstimateConfig, KlGradientConfig, RatioConfig,
     RatioSource, RejectionConfig, RejectionLevelConfig, SurrogateConfig, WeightLevelConfig,
 };
 pub use preset::Preset;
+pub use schedule::{Decay, Schedule};

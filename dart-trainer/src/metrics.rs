@@ -49,9 +49,11 @@ impl Tally {
         all
     }
 
-    /// Whether the weights were left as they were.
+    /// Whether the batch came to nothing: no step was taken, and none is to come that it has a part
+    /// in.
     pub(crate) fn skipped(&self) -> bool {
-        self.updates.iter().all(|update| !update.applied)
+        let idle = |update: &Update| !update.applied && !update.pending;
+        self.updates.iter().all(idle)
     }
 
     /// Optimizer steps that were left out because a number was not finite.

@@ -11,11 +11,11 @@ use dart_policy::TrainableModel;
 
 use crate::{
     GrpoLearner,
-    adamw::Rates,
     choice::choose,
     drift,
     error::Result,
     metrics::{Metrics, Tally},
+    optimizer::Rates,
     pass::{ByThread, Held, Loss, Statistics, Work},
     plan::{Cluster, Plan, clusters, minibatches, plan},
     tokens::{Known, Shares},
@@ -24,6 +24,7 @@ use crate::{
 impl<M: TrainableModel> GrpoLearner<M> {
     /// All optimizer steps of one batch.
     pub(crate) fn improve(&mut self, batch: &Arc<Batch>) -> Result<(Metrics, Tally)> {
+        self.begin_average()?;
         let all: Vec<usize> = (0..batch.samples.len()).collect();
         let parts =
             (all.len() / self.config.minibatch_min_samples).clamp(1, self.config.minibatches);
@@ -93,7 +94,8 @@ impl<M: TrainableModel> GrpoLearner<M> {
         };
         let work = each(held, work)?;
         // The reading loss covers dropped samples too: reading has no advantage to weigh.
-        self.optimize(batch, work, batch.samples.len(), tally)
+        let counts = (batch.samples.len(), shares.denominator());
+        self.optimize(batch, work, counts, tally)
     }
 
     /// Epochs and minibatches over the kept samples.
@@ -119,17 +121,19 @@ impl<M: TrainableModel> GrpoLearner<M> {
                     })
                 };
                 let work = each(self.plan(batch, &part), work)?;
-                self.optimize(batch, work, samples.len(), tally)?;
+                let counts = (samples.len(), shares.denominator());
+                self.optimize(batch, work, counts, tally)?;
             }
         }
         Ok(())
     }
 
+    /// One optimizer step, or a batch's part in it: its samples and what its loss is divided by.
     fn optimize(
         &mut self,
         batch: &Arc<Batch>,
         work: ByThread<Work<M::Tape>>,
-        samples: usize,
+        (samples, denominator): (usize, u64),
         tally: &mut Tally,
     ) -> Result<()> {
         let loss = Loss {
@@ -139,13 +143,17 @@ impl<M: TrainableModel> GrpoLearner<M> {
         };
         let computed = self.passes(batch).gradients(work, loss)?;
         let rates = Rates {
+            optimizer: self.config.optimizer,
             learning_rate: self.config.rate(self.progress.stage_steps + 1),
-            betas: self.config.betas,
-            epsilon: self.config.adam_epsilon,
             weight_decay: self.config.weight_decay,
+            grad_clip: self.config.grad_clip,
             gradient_scale: 1.0,
         };
-        let update = self.apply(&computed, (rates, self.config.grad_clip))?;
+        let update = if self.config.accumulate_batches > 1 {
+            self.accumulate(&computed, denominator, rates)?
+        } else {
+            self.apply(&computed, rates)?
+        };
         tally.add(computed, update);
         Ok(())
     }

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `weights.safetensors` | the parameters: what policies load |
 //! | `reference.safetensors` | those of the KL reference, if there is one |
-//! | `optimizer.safetensors` | AdamW's moments, `m.NAME` and `v.NAME` |
+//! | `average.safetensors` | their moving average, if there is one |
+//! | `optimizer.safetensors` | moments: `m.NAME`, and `v.NAME` or, factored, `r.NAME` and `c.NAME` |
+//! | `accumulated.safetensors` | gradients of batches whose optimizer step is still to come, if any |
 //! | `learner.json` | version and counters |
 
 use std::{
@@ -20,13 +22,18 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    adamw::{AdamW, Moments},
+    accumulate::Accumulated,
+    average::Average,
     error::{Result, TrainerError},
+    gradients::Gradients,
+    optimizer::{Moments, Optimizer, Second},
 };
 
 pub(crate) const FORMAT: u32 = 1;
 pub(crate) const WEIGHTS: &str = "weights.safetensors";
 pub(crate) const REFERENCE: &str = "reference.safetensors";
+pub(crate) const AVERAGE: &str = "average.safetensors";
+pub(crate) const ACCUMULATED: &str = "accumulated.safetensors";
 pub(crate) const OPTIMIZER: &str = "optimizer.safetensors";
 pub(crate) const PROGRESS: &str = "learner.json";
 
@@ -52,6 +59,14 @@ pub(crate) struct Saved {
     pub format: u32,
     pub progress: Progress,
     pub has_reference: bool,
+    #[serde(default)]
+    pub has_average: bool,
+    /// Batches taken in since the last optimizer step.
+    #[serde(default)]
+    pub accumulated_batches: u64,
+    /// The sum of their counts.
+    #[serde(default)]
+    pub accumulated_count: u64,
     /// Optimizer steps of each parameter.
     pub optimizer_steps: BTreeMap<String, u64>,
 }
@@ -74,13 +89,17 @@ pub(crate) fn check_parameters(parameters: &Parameters) -> Result<()> {
     }
 }
 
-/// The model's parameters and metadata as one safetensors file. The same values give the same bytes.
-pub(crate) fn encode_weights<M: TrainableModel>(model: &M) -> Result<Vec<u8>> {
+/// The model's parameters, or values in their place, and its metadata as one safetensors file. The
+/// same values give the same bytes.
+pub(crate) fn encode_weights<M: TrainableModel>(
+    model: &M,
+    instead: Option<&Average>,
+) -> Result<Vec<u8>> {
     let parameters = model.parameters();
-    let values: Vec<Vec<f32>> = parameters
-        .iter()
-        .map(|(_, var)| var.flatten_all()?.to_vec1())
-        .collect::<candle_core::Result<_>>()?;
+    let Average(values) = match instead {
+        Some(average) => average.clone(),
+        None => Average::of(parameters)?,
+    };
     let arrays = parameters.iter().zip(&values);
     let arrays = arrays.map(|((name, var), values)| Array {
         name: name.to_owned(),
@@ -90,19 +109,81 @@ pub(crate) fn encode_weights<M: TrainableModel>(model: &M) -> Result<Vec<u8>> {
     encode(arrays, model.weights_metadata()?)
 }
 
-pub(crate) fn write_weights<M: TrainableModel>(path: &Path, model: &M) -> Result<()> {
-    write(path, &encode_weights(model)?)
+pub(crate) fn write_weights<M: TrainableModel>(
+    path: &Path,
+    model: &M,
+    instead: Option<&Average>,
+) -> Result<()> {
+    write(path, &encode_weights(model, instead)?)
 }
 
-pub(crate) fn write_optimizer(path: &Path, adam: &AdamW) -> Result<()> {
-    let arrays = adam.moments.iter().flat_map(|(name, moments)| {
-        [("m", &moments.first), ("v", &moments.second)].map(|(kind, values)| Array {
-            name: format!("{kind}.{name}"),
-            shape: vec![values.len()],
+pub(crate) fn write_optimizer(path: &Path, optimizer: &Optimizer) -> Result<()> {
+    let arrays = optimizer.moments.iter().flat_map(|(name, moments)| {
+        let first = (!moments.first.is_empty()).then_some(("m", &moments.first));
+        let second = match &moments.second {
+            Second::Full(values) => vec![("v", values)],
+            Second::Factored { rows, columns } => vec![("r", rows), ("c", columns)],
+        };
+        first
+            .into_iter()
+            .chain(second)
+            .map(move |(kind, values)| Array {
+                name: format!("{kind}.{name}"),
+                shape: vec![values.len()],
+                values,
+            })
+    });
+    write(path, &encode(arrays, None)?)
+}
+
+/// Writes the gradients of the parameters that have one.
+pub(crate) fn write_accumulated(
+    path: &Path,
+    accumulated: &Accumulated,
+    parameters: &Parameters,
+) -> Result<()> {
+    let pairs = parameters.iter().zip(accumulated.gradients.iter());
+    let arrays = pairs.filter_map(|((name, var), gradient)| {
+        gradient.map(|values| Array {
+            name: name.to_owned(),
+            shape: var.dims().to_vec(),
             values,
         })
     });
     write(path, &encode(arrays, None)?)
+}
+
+/// Reads what `write_accumulated` wrote for the same model.
+pub(crate) fn read_accumulated(
+    path: &Path,
+    saved: &Saved,
+    parameters: &Parameters,
+) -> Result<Accumulated> {
+    if saved.accumulated_batches == 0 {
+        return Ok(Accumulated::default());
+    }
+    let bytes = fs::read(path).map_err(TrainerError::io("read", path))?;
+    let file = parse(path, &bytes)?;
+    let gradient = |(name, var): (&str, &candle_core::Var)| {
+        let present = file.tensor(name).is_ok();
+        let read = || values(path, &file, name, var.dims());
+        present.then(read).transpose()
+    };
+    let gradients: Vec<_> = parameters.iter().map(gradient).collect::<Result<_>>()?;
+    if gradients.iter().flatten().count() != file.len() {
+        let message = "has gradients of parameters that the model lacks";
+        return Err(TrainerError::corrupt(path, message));
+    }
+    Ok(Accumulated {
+        batches: saved.accumulated_batches,
+        count: saved.accumulated_count,
+        // Nothing at all if no batch had a gradient.
+        gradients: if file.is_empty() {
+            Gradients::default()
+        } else {
+            gradients.into()
+        },
+    })
 }
 
 pub(crate) fn write_progress(path: &Path, saved: &Saved) -> Result<()> {
@@ -145,24 +226,38 @@ pub(crate) fn set_weights(parameters: &Parameters, values: &[Tensor]) -> Result<
     Ok(())
 }
 
-pub(crate) fn read_optimizer(path: &Path, saved: &Saved, parameters: &Parameters) -> Result<AdamW> {
+pub(crate) fn read_optimizer(
+    path: &Path,
+    saved: &Saved,
+    parameters: &Parameters,
+) -> Result<Optimizer> {
     let bytes = fs::read(path).map_err(TrainerError::io("read", path))?;
     let file = parse(path, &bytes)?;
-    let mut adam = AdamW::default();
+    let mut optimizer = Optimizer::default();
     for (name, steps) in &saved.optimizer_steps {
         let Some(var) = parameters.get(name) else {
             let message = format!("has moments of {name}, which the model lacks");
             return Err(TrainerError::corrupt(path, message));
         };
+        let read = |kind, shape: &[usize]| values(path, &file, &format!("{kind}.{name}"), shape);
+        let has = |kind| file.tensor(&format!("{kind}.{name}")).is_ok();
         let shape = [var.elem_count()];
+        let second = match var.dims() {
+            [leading @ .., columns] if has("r") => Second::Factored {
+                rows: read("r", &[leading.iter().product()])?,
+                columns: read("c", &[*columns])?,
+            },
+            _ => Second::Full(read("v", &shape)?),
+        };
+        let first = has("m").then(|| read("m", &shape)).transpose()?;
         let moments = Moments {
             steps: *steps,
-            first: values(path, &file, &format!("m.{name}"), &shape)?,
-            second: values(path, &file, &format!("v.{name}"), &shape)?,
+            first: first.unwrap_or_default(),
+            second,
         };
-        adam.moments.insert(name.clone(), moments);
+        optimizer.moments.insert(name.clone(), moments);
     }
-    Ok(adam)
+    Ok(optimizer)
 }
 
 fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>> {

@@ -1,7 +1,7 @@
 //! The tokens of an optimizer step, with their shares of its loss.
 
 use dart_core::{Batch, Objective};
-use dart_kernels::{Counts, Sequences, Token};
+use dart_kernels::{Aggregation, Counts, Sequences, Token};
 
 use crate::{
     RatioSource, TrainerConfig, choice::Chosen, error::Result, pass::Statistics,
@@ -41,6 +41,17 @@ impl<'a> Shares<'a> {
             config,
             counts: Counts::of(&mask, &sequences)?,
         })
+    }
+
+    /// What the aggregation divides by, which grows with the samples.
+    pub(crate) fn denominator(&self) -> u64 {
+        let count = match self.config.token_weights() {
+            Aggregation::TokenMean => self.counts.tokens,
+            Aggregation::SequenceMeanTokenSum
+            | Aggregation::SequenceMeanTokenMean
+            | Aggregation::SequenceMeanTokenSumNorm { .. } => self.counts.sequences,
+        };
+        count as u64
     }
 
     /// The response tokens of some of the step's samples.

@@ -3,42 +3,46 @@
 use dart_policy::Parameters;
 
 use crate::{
-    adamw::{AdamW, Rates},
     error::Result,
-    pass::Computed,
+    gradients::Gradients,
+    optimizer::{Optimizer, Rates},
 };
 
-/// What became of one optimizer step.
+/// What became of one optimizer step, or of one batch's part in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Update {
     /// Norm of the gradient before clipping.
     pub grad_norm: f64,
     /// Whether the weights moved.
     pub applied: bool,
+    /// Whether the gradient was taken in for an optimizer step that is still to come.
+    pub pending: bool,
     /// Whether loss or gradient was not finite.
     pub not_finite: bool,
 }
 
-/// Moves `parameters`, unless loss or gradient is not finite or the gradient is 0: then weight
-/// decay and momentum would move them by themselves.
+/// Moves `parameters`, unless the gradient is not finite or 0: then weight decay and momentum would
+/// move them by themselves.
 pub(crate) fn update(
-    adam: &mut AdamW,
+    optimizer: &mut Optimizer,
     parameters: &Parameters,
-    computed: &Computed,
-    (mut rates, clip): (Rates, f64),
+    gradients: &Gradients,
+    mut rates: Rates,
 ) -> Result<Update> {
-    let grad_norm = computed.gradients.norm();
-    let not_finite = !grad_norm.is_finite() || !computed.loss.is_finite();
+    let grad_norm = gradients.norm() * rates.gradient_scale;
+    let not_finite = !grad_norm.is_finite();
     let applied = !not_finite && grad_norm > 0.0;
     if applied {
+        let clip = rates.grad_clip;
         if clip > 0.0 && grad_norm > clip {
-            rates.gradient_scale = clip / grad_norm;
+            rates.gradient_scale *= clip / grad_norm;
         }
-        adam.step(parameters, &computed.gradients, &rates)?;
+        optimizer.step(parameters, gradients, &rates)?;
     }
     Ok(Update {
         grad_norm,
         applied,
+        pending: false,
         not_finite,
     })
 }
@@ -48,6 +52,7 @@ mod tests {
     use candle_core::{Device, Var};
 
     use super::*;
+    use crate::OptimizerConfig;
 
     #[test]
     fn gradients_are_clipped_by_their_common_norm() {
@@ -55,23 +60,32 @@ mod tests {
         for name in ["a", "b"] {
             parameters.insert(name, Var::new(&[0f32], &Device::Cpu).unwrap());
         }
-        let rates = Rates {
-            learning_rate: 0.1,
-            betas: [0.0, 0.999],
-            epsilon: 1e-8,
-            weight_decay: 0.0,
-            gradient_scale: 1.0,
-        };
-        for (clip, scale) in [(1.0, 0.2), (0.0, 1.0), (9.0, 1.0)] {
-            let computed = Computed {
-                gradients: vec![Some(vec![3.0]), Some(vec![-4.0])].into(),
-                ..Computed::default()
+        for (grad_clip, gradient_scale, scale) in [
+            (1.0, 1.0, 0.2),
+            (0.0, 1.0, 1.0),
+            (9.0, 1.0, 1.0),
+            (1.0, 0.1, 0.1),
+            (1.0, 0.4, 0.2),
+        ] {
+            let rates = Rates {
+                // With a decay rate of 0 the first moment is the gradient itself.
+                optimizer: OptimizerConfig::Adamw {
+                    betas: [0.0, 0.999],
+                    epsilon: 1e-8,
+                },
+                learning_rate: 0.1,
+                weight_decay: 0.0,
+                grad_clip,
+                gradient_scale,
             };
-            let mut adam = AdamW::default();
-            let update = update(&mut adam, &parameters, &computed, (rates, clip)).unwrap();
-            assert_eq!((update.grad_norm, update.applied), (5.0, true));
-            // With a decay rate of 0 the first moment is the gradient itself.
-            let got = [adam.moments["a"].first[0], adam.moments["b"].first[0]];
+            let gradients = vec![Some(vec![3.0]), Some(vec![-4.0])].into();
+            let mut optimizer = Optimizer::default();
+            let update = update(&mut optimizer, &parameters, &gradients, rates).unwrap();
+            assert_eq!(
+                (update.grad_norm, update.applied),
+                (5.0 * gradient_scale, true)
+            );
+            let got = [&optimizer.moments["a"], &optimizer.moments["b"]].map(|m| m.first[0]);
             for (got, expected) in got.iter().zip([3.0 * scale, -4.0 * scale]) {
                 assert!((got - expected).abs() < 1e-6, "{got} is not {expected}");
             }

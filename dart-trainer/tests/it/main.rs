@@ -6,6 +6,7 @@ mod checkpoints;
 mod conformance;
 mod handles;
 mod objectives;
+mod optimizers;
 mod peers;
 mod steps;
 mod toy;

@@ -7,7 +7,7 @@ use dart_core::{
     Objective, PolicyVersion, Prompt, Result, Sample, SampleOrigin, Size, TrajectoryId,
 };
 use dart_policy::{Forward, Parameters, TrainableModel, Upstream};
-use dart_trainer::{ImitationConfig, TrainerConfig};
+use dart_trainer::{ImitationConfig, Schedule, TrainerConfig};
 
 pub const VOCAB: usize = 6;
 const POSITIONS: usize = 4;
@@ -142,7 +142,10 @@ pub fn config() -> TrainerConfig {
         kl_beta: 0.0,
         imitation: ImitationConfig {
             learning_rate: 0.05,
-            warmup_steps: 0,
+            schedule: Schedule {
+                warmup_steps: 0,
+                ..ImitationConfig::default().schedule
+            },
             ..ImitationConfig::default()
         },
         ..TrainerConfig::default()

@@ -7,7 +7,7 @@ use dart_core::{
 };
 use dart_policy::{Encoder, ModelConfig, TrainableModel, VlmModel};
 use dart_testkit::{learner::LearnerHarness, learner_conformance};
-use dart_trainer::{GrpoLearner, ImitationConfig, TrainerConfig};
+use dart_trainer::{GrpoLearner, ImitationConfig, Schedule, TrainerConfig};
 
 const SCREEN: Size = Size::new(64, 48);
 
@@ -33,7 +33,10 @@ fn config(micro_batch_samples: usize) -> TrainerConfig {
         micro_batch_samples,
         imitation: ImitationConfig {
             learning_rate: 2e-3,
-            warmup_steps: 0,
+            schedule: Schedule {
+                warmup_steps: 0,
+                ..ImitationConfig::default().schedule
+            },
             micro_batch_samples,
             ..ImitationConfig::default()
         },
