@@ -7,6 +7,7 @@ mod config;
 pub mod desktop;
 pub mod device;
 pub mod miniwob;
+pub mod osworld;
 pub mod pages;
 pub mod rfb;
 

@@ -4,6 +4,7 @@ mod desktop;
 mod miniwob;
 mod miniwob_attach;
 mod needs;
+mod osworld_files;
 mod rfb_cases;
 mod rfb_conformance;
 mod rfb_core;
