@@ -5,7 +5,7 @@ use std::time::Duration;
 use dart_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::rfb::{Access, Deadlines, EncodingChoice, Password, Target, TlsConfig, Trust};
+use crate::rfb::{Access, Deadlines, EncodingChoice, Keyboard, Password, Target, TlsConfig, Trust};
 
 /// Where a VNC desktop is and how long it may take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +26,8 @@ pub struct VncConfig {
     /// The encoding that pixels are asked for in. Default `auto`: Raw on loopback, where it costs
     /// the least time, and Tight on a network.
     pub encoding: EncodingChoice,
+    /// How keys are named to the server. Default `auto`.
+    pub keyboard: Keyboard,
     /// Longest wait for the TCP connection, and for a lost server to come back, milliseconds.
     /// Default 5,000.
     pub connect_timeout_ms: u64,
@@ -50,6 +52,7 @@ impl Default for VncConfig {
             tls: None,
             allow_clear_password: false,
             encoding: EncodingChoice::Auto,
+            keyboard: Keyboard::Auto,
             connect_timeout_ms: 5_000,
             handshake_timeout_ms: 15_000,
             update_timeout_ms: 5_000,

@@ -11,7 +11,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     config::VncConfig,
-    rfb::{Connection, CursorImage, InputState, Password, RfbError, Step, Target},
+    rfb::{
+        Abilities, Connection, CursorImage, Dialect, InputState, Password, RfbError, Step, Target,
+    },
 };
 
 /// What a desktop takes; the other three concern the task and never reach a device.
@@ -118,6 +120,46 @@ impl VncDevice {
         self.explain("settle", settled.await)
     }
 
+    /// What the server can do, as far as it has told; of a lost server, nothing.
+    pub fn abilities(&self) -> Arc<Abilities> {
+        let connection = self.connection.as_ref();
+        connection.map(Connection::abilities).unwrap_or_default()
+    }
+
+    /// In which of its ways the server is told of input.
+    fn dialect(&self) -> Dialect {
+        Dialect::new(self.config.keyboard, &self.abilities())
+    }
+
+    /// The text that the server's clipboard was last said to have.
+    pub fn clipboard(&self) -> Option<String> {
+        self.connection.as_ref().and_then(Connection::clipboard)
+    }
+
+    /// Gives the server's clipboard this text, to be pasted by whatever pastes there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for other characters than Latin-1 if the server's clipboard
+    /// takes only those, [`ErrorKind::Protocol`] for more than 1 MiB, or a lost connection.
+    pub async fn set_clipboard(&self, text: &str) -> Result<()> {
+        let set = async { self.connection()?.set_clipboard(text).await };
+        self.explain("set_clipboard", set.await)
+    }
+
+    /// Asks for a screen of `size` and waits until it has it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if the server does not offer it or refuses,
+    /// [`Timeout`](ErrorKind::Timeout) if it does not say.
+    pub async fn resize(&mut self, size: Size) -> Result<()> {
+        self.check_open("resize")?;
+        let resized = async { self.connection()?.resize(size).await };
+        let resized = resized.await;
+        self.explain("resize", resized)?;
+        let followed = self.follow_resize().await;
+        self.explain("resize", followed)
+    }
+
     /// The pointer's shape, if the server told it.
     pub fn cursor(&self) -> Option<Arc<CursorImage>> {
         self.connection.as_ref().and_then(Connection::cursor)
@@ -160,6 +202,9 @@ impl VncDevice {
                 message,
             ));
         }
+        if let Action::Type { text } = action {
+            self.check_typable(text)?;
+        }
         match action.fault(self.spec.screen) {
             Some(fault) => Err(Error::new(
                 ErrorKind::InvalidAction,
@@ -171,13 +216,24 @@ impl VncDevice {
         }
     }
 
+    fn check_typable(&self, text: &str) -> Result<()> {
+        let Some(c) = self.dialect().untypable(text) else {
+            return Ok(());
+        };
+        let message = "this server takes scancodes, and a US keyboard has no key for the character";
+        let kind = ErrorKind::InvalidAction;
+        let error = Error::new(kind, "dart-env-vnc", "perform", message);
+        Err(error.with("character", c.escape_debug()))
+    }
+
     /// Sends steps. What they press counts as held from before it is sent, what they release until
     /// after, so that a dropped future loses nothing.
     async fn run(&mut self, steps: Vec<Step>) -> Result<(), RfbError> {
+        let dialect = self.dialect();
         let mut after = self.input.clone();
         let mut bytes = Vec::new();
         for step in steps {
-            after.apply(step, &mut bytes);
+            after.apply(step, dialect, &mut bytes);
             self.input.expect(step);
             if matches!(step, Step::Pause(_) | Step::Sync) {
                 self.connection()?.send(std::mem::take(&mut bytes)).await?;
@@ -185,7 +241,7 @@ impl VncDevice {
             }
             match step {
                 Step::Pause(pause) => sleep(pause).await,
-                Step::Sync => self.connection()?.sync().await?,
+                Step::Sync => self.connection()?.acknowledged().await?,
                 Step::Key { .. } | Step::Pointer { .. } => {}
             }
         }
@@ -199,7 +255,7 @@ impl VncDevice {
         let quiet = Duration::from_millis(self.config.settle_quiet_ms);
         let longest = Duration::from_millis(self.config.settle_max_ms);
         let connection = self.connection()?;
-        connection.sync().await?;
+        connection.acknowledged().await?;
         connection.settle(quiet, longest).await
     }
 
@@ -238,7 +294,7 @@ impl VncDevice {
         let mut bytes = Vec::new();
         let mut after = self.input.clone();
         for step in self.input.release(self.spec.screen) {
-            after.apply(step, &mut bytes);
+            after.apply(step, self.dialect(), &mut bytes);
         }
         if let (Some(connection), false) = (&self.connection, bytes.is_empty()) {
             connection.try_send(bytes);
@@ -297,7 +353,7 @@ impl Device for VncDevice {
         self.release_now();
         if let (Some(connection), false) = (&self.connection, idle) {
             // Best effort: the writer sends what is queued before it closes the socket anyway.
-            let _ = timeout(FAREWELL, connection.sync()).await;
+            let _ = timeout(FAREWELL, connection.acknowledged()).await;
         }
         self.connection = None;
         self.input = self.input.released();

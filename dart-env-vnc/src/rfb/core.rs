@@ -8,7 +8,7 @@ use super::{
     framebuffer::Framebuffer,
     handshake::{Handshake, Reached},
     security::{Login, Password},
-    session::{Event, Session},
+    session::{Abilities, Event, Session},
     wire::{Stop, Wire},
 };
 
@@ -40,6 +40,8 @@ pub struct Core {
     phase: Phase,
     input: BytesMut,
     output: Vec<u8>,
+    /// Ask for updates that come without being asked for, where the server can send them.
+    continuous: bool,
     /// TLS has to begin before anything else is taken.
     before_tls: bool,
 }
@@ -61,8 +63,20 @@ impl Core {
             phase: Phase::Handshake(Handshake::new(login, offer)),
             input: BytesMut::new(),
             output: Vec::new(),
+            continuous: false,
             before_tls: false,
         }
+    }
+
+    /// Whether updates shall come without being asked for, where the server can send them: over a
+    /// network that saves a round trip for each. For servers that are not connected yet.
+    pub const fn want_continuous_updates(&mut self, on: bool) {
+        self.continuous = on;
+    }
+
+    /// What the server has told that it can do, once connected.
+    pub fn abilities(&self) -> Option<&Abilities> {
+        self.session().map(|session| &session.abilities)
     }
 
     /// TLS has begun, as [`Event::StartTls`] asked: what goes in and out from here on is what TLS
@@ -145,7 +159,7 @@ impl Core {
                     Some(Event::StartTls { anonymous })
                 }
                 Reached::Greeted(greeted) => {
-                    let session = Session::new(greeted.rects, &mut self.output);
+                    let session = Session::new(greeted.rects, self.continuous, &mut self.output);
                     self.phase = Phase::Running(Box::new(session));
                     Some(Event::Connected(greeted.init))
                 }

@@ -85,7 +85,8 @@ pub(super) async fn dial(target: &Target) -> Result<Dialled, RfbError> {
             "the password is weakly protected, and nothing is encrypted"
         );
     }
-    let core = Core::with_login(login(access, local)?, Offer::new(target.encoding, local));
+    let mut core = Core::with_login(login(access, local)?, Offer::new(target.encoding, local));
+    core.want_continuous_updates(!local);
     let greeting = greet(stream, core, access.trust.as_ref());
     match timeout(deadlines.handshake, greeting).await {
         Ok(greeted) => greeted,

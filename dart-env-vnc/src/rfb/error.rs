@@ -47,6 +47,9 @@ pub enum RfbError {
         /// The first bytes that it sent.
         greeting: String,
     },
+    /// Text for a clipboard that takes only Latin-1.
+    #[error("the server's clipboard takes only Latin-1 text")]
+    NotLatin1,
     /// The server wants a password and none is configured.
     #[error("the server asks for a password")]
     PasswordMissing,
@@ -58,6 +61,12 @@ pub enum RfbError {
     Refused {
         /// The server's words.
         reason: String,
+    },
+    /// The screen does not get another size.
+    #[error("the screen keeps its size: {reason}")]
+    ResizeRefused {
+        /// Why.
+        reason: &'static str,
     },
     /// The server offers only security types that we do not speak.
     #[error("the server offers security types {offered}, none of which can be used")]
@@ -157,6 +166,8 @@ impl RfbError {
             Self::TlsNotOffered { .. } => {
                 "start the server with -SecurityTypes X509Vnc or X509Plain, or drop environment.tls"
             }
+            Self::NotLatin1 => "type the text, or take a server with the extended clipboard",
+            Self::ResizeRefused { .. } => "start the server with the size that is needed",
             Self::UserMissing => "set environment.user",
             Self::WrongPassword { .. } => "fix the variable that environment.password_env names",
             Self::Refused { reason } if Self::is_lockout(reason) => {
@@ -185,6 +196,7 @@ impl RfbError {
             | Self::Security { .. }
             | Self::TlsNotOffered { .. }
             | Self::UserMissing => ErrorKind::Config,
+            Self::NotLatin1 | Self::ResizeRefused { .. } => ErrorKind::Unsupported,
             Self::Timeout { .. } => ErrorKind::Timeout,
             Self::Certificate { .. } | Self::WrongPassword { .. } => ErrorKind::Unauthorized,
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dart_core::{Action, Result, ScreenPx, Size};
 
-use super::{keysym, message, plan::Plan};
+use super::{dialect::Dialect, keysym, plan::Plan};
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,19 +37,19 @@ impl InputState {
     }
 
     /// Remembers what `step` does and writes its message.
-    pub(crate) fn apply(&mut self, step: Step, out: &mut Vec<u8>) {
+    pub(crate) fn apply(&mut self, step: Step, dialect: Dialect, out: &mut Vec<u8>) {
         match step {
             Step::Pointer { at, buttons } => {
+                dialect.pointer(self.pointer, at, buttons, out);
                 self.pointer = Some(at);
                 self.buttons = buttons;
-                message::pointer(at.x as u16, at.y as u16, buttons, out);
             }
             Step::Key { keysym, down } => {
                 self.keys.retain(|held| *held != keysym);
                 if down {
                     self.keys.push(keysym);
                 }
-                message::key(keysym, down, out);
+                dialect.key(keysym, down, out);
             }
             Step::Pause(_) | Step::Sync => {}
         }
@@ -172,7 +172,7 @@ pub(super) mod tests {
             },
         ] {
             for step in state.plan(&action, SCREEN).unwrap() {
-                state.apply(step, &mut Vec::new());
+                state.apply(step, Dialect::default(), &mut Vec::new());
             }
         }
         assert!(!state.is_idle());
@@ -180,7 +180,7 @@ pub(super) mod tests {
         assert_eq!(keys(&release), [(0x78, false), (0xffe3, false)]);
         assert_eq!(pointers(&release), [(80, 60, 0)]);
         for step in release {
-            state.apply(step, &mut Vec::new());
+            state.apply(step, Dialect::default(), &mut Vec::new());
         }
         assert!(state.is_idle());
         assert_eq!(keys(&state.take_over(SCREEN)).len(), 8);
@@ -220,7 +220,7 @@ pub(super) mod tests {
             let mut state = InputState::default();
             if let Ok(steps) = state.plan(&action, SCREEN) {
                 for step in steps {
-                    state.apply(step, &mut Vec::new());
+                    state.apply(step, Dialect::default(), &mut Vec::new());
                 }
                 prop_assert!(state.is_idle(), "{:?}", state);
             }

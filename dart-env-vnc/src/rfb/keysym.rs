@@ -92,6 +92,14 @@ pub fn shifted(c: char) -> char {
     at.unwrap_or_else(|| c.to_ascii_uppercase())
 }
 
+/// The character of the key that prints `c`, without Shift, on a US keyboard.
+pub fn unshifted(c: char) -> char {
+    let at = SHIFTED
+        .find(c)
+        .and_then(|at| PLAIN.get(at..)?.chars().next());
+    at.unwrap_or_else(|| c.to_ascii_lowercase())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,7 +132,7 @@ mod tests {
     fn shift_is_that_of_a_us_keyboard() {
         assert_eq!(PLAIN.len(), SHIFTED.len());
         for (plain, other) in PLAIN.chars().zip(SHIFTED.chars()) {
-            assert_eq!(shifted(plain), other);
+            assert_eq!((shifted(plain), unshifted(other)), (other, plain));
             assert!(needs_shift(other) && !needs_shift(plain));
         }
         assert_eq!(shifted('a'), 'A');

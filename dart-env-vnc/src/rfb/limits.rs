@@ -6,6 +6,8 @@
 
 use dart_core::Frame;
 
+use super::framebuffer::Area;
+
 /// Longest side of a framebuffer, in pixels.
 pub const MAX_SIDE: u16 = 16_384;
 
@@ -18,7 +20,7 @@ pub const MAX_NAME_BYTES: u32 = 4 << 10;
 /// Longest reason that a server gives for a refusal, in bytes.
 pub const MAX_REASON_BYTES: u32 = 4 << 10;
 
-/// Longest clipboard text of a server, in bytes. It is skipped, never stored.
+/// Longest clipboard text, in bytes, in either direction.
 pub const MAX_CUT_TEXT_BYTES: u32 = 1 << 20;
 
 /// Longest side of a cursor, in pixels.
@@ -33,3 +35,9 @@ pub const MAX_RESIZES: u32 = 16;
 /// Most pixels painted by one update, as a multiple of the framebuffer. An honest server paints
 /// each pixel about once, twice if it copies before it paints.
 pub const MAX_REPAINTS: u64 = 8;
+
+/// Most bytes in which a rectangle may be compressed: somewhat more than its worst honest size, a
+/// run of one for each pixel of four bytes, and headers.
+pub(crate) const fn max_compressed(area: Area) -> u32 {
+    (area.pixels() * 6) as u32 + (64 << 10)
+}

@@ -6,13 +6,13 @@
 //! | `handshake` | versions 3.3, 3.7 and 3.8 |
 //! | `security/*` | None, VncAuth, VeNCrypt with X509* and Plain, Apple's; the choice among them |
 //! | `tls` | how a server's certificate is checked |
-//! | `session` | server messages after the handshake |
+//! | `session/*` | server messages after the handshake, and what the server can do |
 //! | `rect` | the rectangles of an update: header, limits, which encoding |
 //! | `encoding/*` | one encoding a file: `read` (bounded, from the stream) apart from `decode` (pure) |
 //! | `framebuffer`, `pixel`, `colour` | the pixels |
 //! | `message` | client messages to bytes |
 //! | `input` | what is held down on the server |
-//! | `plan`, `keysym` | actions to pointer and key events; keys to X11 keysyms |
+//! | `plan`, `keysym`, `scancode`, `dialect` | actions to pointer and key events; keys to X11 keysyms and to scancodes; which a server takes |
 //! | `wire`, `limits`, `error` | parsing, bounds, errors |
 //! | `dial` | from an address to a server that has greeted us |
 //! | `connection`, `shared` | the tokio driver: a reader and a writer task, frames published at update boundaries |
@@ -25,6 +25,7 @@ mod colour;
 mod connection;
 mod core;
 mod dial;
+mod dialect;
 mod encoding;
 mod error;
 mod framebuffer;
@@ -36,6 +37,7 @@ pub mod message;
 mod pixel;
 mod plan;
 mod rect;
+pub mod scancode;
 mod security;
 mod session;
 mod shared;
@@ -45,11 +47,13 @@ mod wire;
 pub(crate) use self::{
     connection::Connection,
     dial::{Access, Deadlines, Target},
+    dialect::Dialect,
     input::{InputState, Step},
     tls::Trust,
 };
 pub use self::{
     core::Core,
+    dialect::Keyboard,
     encoding::{
         choice::{EncodingChoice, Offer},
         cursor::CursorImage,
@@ -60,6 +64,6 @@ pub use self::{
     pixel::PixelFormat,
     rect::Update,
     security::{Entropy, Login, Password},
-    session::Event,
+    session::{Abilities, Event, Locks, ScreenArea, SizeReply},
     tls::TlsConfig,
 };

@@ -18,10 +18,10 @@ use super::{
     error::RfbError,
     framebuffer::{Area, Framebuffer},
     rect::Update,
-    session::Event,
+    session::{Abilities, Event, SizeReply, clipboard},
 };
 
-/// Most bytes of requests that wait for the writer. A server that sends updates and reads nothing
+/// Bytes of requests that wait for the writer, beyond which no more are taken. A server that sends updates and reads nothing
 /// would otherwise let them pile up.
 const MAX_OUTBOX: usize = 64 << 10;
 
@@ -34,6 +34,11 @@ pub(super) struct Status {
     /// The pixel that was asked for and has not been painted since.
     pub(super) probe: Option<(u16, u16)>,
     pub(super) last_change: Instant,
+    pub(super) abilities: Arc<Abilities>,
+    /// The last of our fences that was answered.
+    pub(super) fence: u64,
+    /// The answer to our request for another size, until it is taken.
+    pub(super) size_reply: Option<SizeReply>,
     pub(super) failure: Option<RfbError>,
 }
 
@@ -77,9 +82,17 @@ impl Screen {
     }
 }
 
+/// The clipboards of both sides, as far as they were told.
+#[derive(Debug, Default)]
+pub(super) struct Clipboards {
+    pub(super) theirs: Option<String>,
+    pub(super) ours: Option<String>,
+}
+
 /// What the tasks of a connection share.
 pub(super) struct Shared {
     screen: Mutex<Screen>,
+    clipboards: Mutex<Clipboards>,
     pub(super) status: watch::Sender<Status>,
     outbox: Mutex<Vec<u8>>,
     outbox_filled: Notify,
@@ -103,6 +116,9 @@ impl Shared {
             painted: false,
             probe: None,
             last_change: Instant::now(),
+            abilities: Arc::default(),
+            fence: 0,
+            size_reply: None,
             failure: None,
         };
         let screen = Screen {
@@ -113,6 +129,7 @@ impl Shared {
         };
         Self {
             screen: Mutex::new(screen),
+            clipboards: Mutex::default(),
             status: watch::Sender::new(status),
             outbox: Mutex::new(Vec::new()),
             outbox_filled: Notify::new(),
@@ -130,7 +147,7 @@ impl Shared {
     /// Queues requests for the writer.
     pub(super) fn post(&self, bytes: &[u8]) -> Result<(), RfbError> {
         let mut outbox = lock(&self.outbox);
-        if outbox.len() + bytes.len() > MAX_OUTBOX {
+        if outbox.len() >= MAX_OUTBOX {
             return Err(RfbError::Malformed {
                 what: "the server sends updates but reads no requests",
             });
@@ -141,18 +158,47 @@ impl Shared {
     }
 
     /// Tells the others what happened.
-    pub(super) fn handle(&self, event: Event, core: &mut Core) {
+    pub(super) fn handle(&self, event: Event, core: &mut Core) -> Result<(), RfbError> {
         match event {
             Event::Connected(init) => {
                 tracing::debug!(name = init.name, size = %init.size, "RFB connection ready");
                 self.status.send_modify(|status| status.size = init.size);
             }
             Event::Updated(update) => self.publish(update, core),
-            Event::StartTls { .. }
-            | Event::Bell
-            | Event::CutText { .. }
-            | Event::ColourMap { .. } => {}
+            Event::Learned => {
+                let abilities = Arc::new(core.abilities().cloned().unwrap_or_default());
+                tracing::debug!(?abilities, "the server can");
+                self.status
+                    .send_modify(|status| status.abilities = abilities);
+            }
+            Event::Fence { payload } => {
+                let number = payload.try_into().map_or(0, u64::from_be_bytes);
+                self.status
+                    .send_modify(|status| status.fence = status.fence.max(number));
+            }
+            Event::SizeReply(reply) => self
+                .status
+                .send_modify(|status| status.size_reply = Some(reply)),
+            Event::CutText { text } => lock(&self.clipboards).theirs = Some(text),
+            Event::CutTextWanted { peek } => self.offer_text(peek)?,
+            Event::StartTls { .. } | Event::Bell | Event::ColourMap { .. } => {}
         }
+        Ok(())
+    }
+
+    /// The clipboards.
+    pub(super) fn clipboards(&self) -> MutexGuard<'_, Clipboards> {
+        lock(&self.clipboards)
+    }
+
+    /// Says that we have text for the server's clipboard, or which.
+    fn offer_text(&self, peek: bool) -> Result<(), RfbError> {
+        let mut message = Vec::new();
+        match &lock(&self.clipboards).ours {
+            Some(text) if !peek => clipboard::provide(text, &mut message),
+            text => clipboard::notify(text.is_some(), &mut message),
+        }
+        self.post(&message)
     }
 
     /// Makes the screen of the core visible to the others.
@@ -207,8 +253,8 @@ mod tests {
     async fn requests_that_nobody_reads_do_not_pile_up() {
         let shared = Shared::new();
         let refused = (0..100_000).find(|_| shared.post(&[3; 10]).is_err());
-        assert_eq!(refused, Some(MAX_OUTBOX / 10));
-        assert!(shared.next_requests().await.len() <= MAX_OUTBOX);
+        assert_eq!(refused, Some(MAX_OUTBOX.div_ceil(10)));
+        assert!(shared.next_requests().await.len() < MAX_OUTBOX + 10);
         shared.post(&[3; 10]).unwrap();
     }
 

@@ -99,7 +99,13 @@ pub struct Offer {
 
 impl Offer {
     /// The pseudo-encodings that the client follows whatever the pixels come in.
-    const PSEUDO: [i32; 3] = [number::CURSOR, number::DESKTOP_SIZE, number::LAST_RECT];
+    const PSEUDO: [i32; 5] = [
+        number::CURSOR_WITH_ALPHA,
+        number::CURSOR,
+        number::X_CURSOR,
+        number::DESKTOP_SIZE,
+        number::LAST_RECT,
+    ];
 
     /// Pixels as `choice` says, in the format that needs no conversion; `local` decides `Auto`.
     pub fn new(choice: EncodingChoice, local: bool) -> Self {
@@ -107,6 +113,7 @@ impl Offer {
         // After the pixels' own encoding, so that a server that takes the first takes that.
         encodings.push(number::COPY_RECT);
         encodings.extend(Self::PSEUDO);
+        encodings.extend(super::super::session::pseudo::OFFERED);
         Self {
             encodings,
             format: Some(PixelFormat::WIRE),

@@ -4,11 +4,11 @@
 //! Input never waits for the server to say something, and a slow writer never stops the reader:
 //! the two share a bounded outbox and nothing else.
 
+mod extras;
+mod sync;
+
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -17,7 +17,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::{mpsc, watch},
     task::AbortHandle,
-    time::{Instant, sleep_until, timeout, timeout_at},
+    time::timeout,
 };
 
 use super::{
@@ -25,22 +25,17 @@ use super::{
     dial::{Deadlines, Dialled, Sink, Source, Target, dial, timed_out},
     encoding::cursor::CursorImage,
     error::RfbError,
-    framebuffer::Area,
-    message::update_request,
-    session::Event,
+    session::{Abilities, Event},
     shared::{Shared, Status},
 };
 
 /// Bytes to make room for before each read.
 const READ_CHUNK: usize = 256 << 10;
 
-/// How long a probe waits before it asks in another way, at most.
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-
 async fn read_loop(mut source: Source, mut core: Core, shared: &Shared) -> Result<(), RfbError> {
     loop {
         while let Some(event) = core.next_event()? {
-            shared.handle(event, &mut core);
+            shared.handle(event, &mut core)?;
             // A burst of small updates must not keep other tasks from running.
             tokio::task::consume_budget().await;
         }
@@ -87,16 +82,6 @@ async fn write_loop(
     Ok(())
 }
 
-/// The pixel of the `number`-th probe: multiples of two irrational fractions of the sides keep
-/// consecutive ones far apart.
-fn probe_pixel(number: u32, size: Size) -> (u16, u16) {
-    let along = |side: u32, fraction: f64| {
-        let place = (f64::from(number) * fraction).fract() * f64::from(side);
-        place.min(f64::from(side.saturating_sub(1))) as u16
-    };
-    (along(size.width, 0.754_877), along(size.height, 0.569_840))
-}
-
 /// A live connection. Dropping it sends what was queued, closes the socket and ends both tasks.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -104,7 +89,8 @@ pub(crate) struct Connection {
     shared: Arc<Shared>,
     status: watch::Receiver<Status>,
     deadlines: Deadlines,
-    probes: AtomicU32,
+    /// Questions asked so far, to tell their answers apart.
+    questions: AtomicU64,
 }
 
 impl Connection {
@@ -117,7 +103,7 @@ impl Connection {
             init,
         } = dial(target).await?;
         let shared = Arc::new(Shared::new());
-        shared.handle(Event::Connected(init), &mut core);
+        shared.handle(Event::Connected(init), &mut core)?;
         let (inputs, queue) = mpsc::channel(16);
         let deadlines = target.deadlines;
         let reader = Self::spawn_reader(source, core, shared.clone());
@@ -128,7 +114,7 @@ impl Connection {
             shared,
             status,
             deadlines,
-            probes: AtomicU32::new(0),
+            questions: AtomicU64::new(0),
         };
         connection.first_frame().await?;
         Ok(connection)
@@ -157,21 +143,6 @@ impl Connection {
         });
     }
 
-    /// Waits until `ready`; `false` if the deadline passed first.
-    async fn wait(
-        &self,
-        deadline: Instant,
-        ready: impl Fn(&Status) -> bool,
-    ) -> Result<bool, RfbError> {
-        let mut status = self.status.clone();
-        let seen = status.wait_for(|status| status.failure.is_some() || ready(status));
-        match timeout_at(deadline, seen).await {
-            Ok(Ok(status)) => status.failure.clone().map_or(Ok(true), Err),
-            Ok(Err(_)) => Err(RfbError::Closed),
-            Err(_) => Ok(false),
-        }
-    }
-
     /// Fails if the connection has failed.
     pub(crate) fn check(&self) -> Result<(), RfbError> {
         self.status.borrow().failure.clone().map_or(Ok(()), Err)
@@ -196,72 +167,9 @@ impl Connection {
         let _ = self.inputs.try_send(bytes);
     }
 
-    /// Waits until the screen has pixels.
-    async fn first_frame(&self) -> Result<(), RfbError> {
-        // The first request was made with the handshake; it is repeated if nothing comes of it.
-        let soon = Instant::now() + self.interval();
-        if self.wait(soon, |status| status.painted).await? {
-            return Ok(());
-        }
-        self.ask(None).await
-    }
-
-    /// Waits until the server has taken all input sent so far and the screen has pixels.
-    ///
-    /// Asking for one pixel unconditionally makes every server answer at once, also when nothing
-    /// changes. Each time it is another pixel, far from the last one, so that a late answer to an
-    /// earlier question is not taken for this one. A server that does not answer is asked for
-    /// everything after a while.
-    pub(crate) async fn sync(&self) -> Result<(), RfbError> {
-        self.first_frame().await?;
-        self.ask(Some(self.probes.fetch_add(1, Ordering::Relaxed)))
-            .await
-    }
-
-    fn interval(&self) -> Duration {
-        PROBE_INTERVAL.min(self.deadlines.update / 4)
-    }
-
-    /// Asks for the pixel of this probe, or for everything, until it is painted.
-    async fn ask(&self, probe: Option<u32>) -> Result<(), RfbError> {
-        let limit = self.deadlines.update;
-        let deadline = Instant::now() + limit;
-        let mut everything = probe.is_none();
-        while Instant::now() < deadline {
-            let size = self.size();
-            let pixel = probe.map(|number| probe_pixel(number, size));
-            let area = match pixel {
-                Some((x, y)) if !everything => Area::pixel(x, y),
-                _ => Area::all(size),
-            };
-            everything = true;
-            self.shared
-                .status
-                .send_modify(|status| status.probe = pixel);
-            let mut request = Vec::new();
-            update_request(false, area, &mut request);
-            self.send(request).await?;
-            let until = deadline.min(Instant::now() + self.interval());
-            let ready = |status: &Status| status.painted && status.probe.is_none();
-            if self.wait(until, ready).await? {
-                return Ok(());
-            }
-        }
-        Err(timed_out("screen update", limit))
-    }
-
-    /// Waits until nothing has changed for `quiet`, but at most `longest`.
-    pub(crate) async fn settle(&self, quiet: Duration, longest: Duration) -> Result<(), RfbError> {
-        let start = Instant::now();
-        loop {
-            self.check()?;
-            let calm = self.status.borrow().last_change.max(start) + quiet;
-            let until = calm.min(start + longest);
-            if Instant::now() >= until {
-                return Ok(());
-            }
-            sleep_until(until).await;
-        }
+    /// What the server can do, as far as it has told.
+    pub(crate) fn abilities(&self) -> Arc<Abilities> {
+        self.status.borrow().abilities.clone()
     }
 
     /// The screen's size.
