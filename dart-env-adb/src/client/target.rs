@@ -100,6 +100,14 @@ impl AdbTarget {
         Ok(words.map(str::to_owned).collect())
     }
 
+    /// Has the server drop its connection to the device and make another; gives the server's words.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state).
+    pub async fn reconnect(&self) -> Result<String> {
+        self.words("reconnect", "reconnect").await
+    }
+
     /// Waits for a state, for at most `limit`.
     ///
     /// # Errors

@@ -82,6 +82,11 @@ impl<D: Device + 'static> Simulator<D> {
         self.phone.state().commands.iter().cloned().collect()
     }
 
+    /// Gives it another serial number, as if another phone had come to its address.
+    pub fn rename(&self, serial_number: &str) {
+        serial_number.clone_into(&mut self.phone.state().serial_number);
+    }
+
     /// Writes a line to the device's log.
     pub fn log(&self, tag: &str, message: &str) {
         self.phone.state().log(tag, message);

@@ -30,6 +30,7 @@ pub(crate) struct State {
     pub(crate) front: String,
     pub(crate) keyboard: String,
     log: VecDeque<String>,
+    pub(crate) serial_number: String,
     pub(crate) settings: BTreeMap<String, String>,
     /// While it restarts.
     booting_until: Option<Instant>,
@@ -81,6 +82,7 @@ impl<D> Phone<D> {
             front: "com.android.launcher3".into(),
             keyboard: "com.android.inputmethod.latin/.LatinIME".into(),
             files: Files::new(),
+            serial_number: options.serial_number.clone(),
             ..State::default()
         };
         Self {

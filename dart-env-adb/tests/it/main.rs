@@ -1,4 +1,10 @@
 //! Integration tests of dart-env-adb.
 
-mod needs;
+mod cases;
+mod conformance;
+mod device;
+mod hostile;
+mod lab;
+mod live;
+mod pad;
 mod real_server;

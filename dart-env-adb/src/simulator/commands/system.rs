@@ -30,7 +30,7 @@ pub(super) fn basic<D>(phone: &Phone<D>, name: &str, words: &[&str]) -> Option<O
 fn getprop<D>(phone: &Phone<D>, words: &[&str]) -> Output {
     let model = phone.options.model.as_str();
     let value = match words.first().copied() {
-        Some("ro.serialno" | "ro.boot.serialno") => phone.options.serial_number.as_str(),
+        Some("ro.serialno" | "ro.boot.serialno") => &phone.state().serial_number.clone(),
         Some("ro.product.model" | "ro.product.name" | "ro.product.device") => model,
         Some("sys.boot_completed") => "1",
         Some("ro.build.version.release") if phone.options.screencap_header == 12 => "8.0.0",
