@@ -4,6 +4,7 @@
 //! temporary directory, and everything dies with the process that started it, however that ends
 //! (see `supervisor.rs`).
 
+pub(crate) mod bare;
 mod browser;
 pub(crate) mod fault;
 pub(crate) mod secrets;
@@ -271,6 +272,7 @@ async fn wait_for<V>(
 }
 
 /// The directory that holds the directories of the programs.
+#[derive(Debug)]
 struct Base {
     path: PathBuf,
     label: String,

@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     },
     #[error("{0}")]
     Setting(String),
+    #[error(transparent)]
+    Desktop(#[from] crate::desktop::fault::Fault),
     #[error("not supported: {0}")]
     Unsupported(String),
     #[error("the path {path:?} {why}")]
@@ -68,13 +70,17 @@ impl Fault {
             }
             // Setting the same task up once more on a fresh desktop may succeed.
             Self::Step { .. } => ErrorKind::Protocol,
-            Self::Spawn { .. } => ErrorKind::Exhausted,
+            // A desktop's own fault has its own kind (see the conversion).
+            Self::Spawn { .. } | Self::Desktop(_) => ErrorKind::Exhausted,
         }
     }
 }
 
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
+        if let Fault::Desktop(fault) = fault {
+            return fault.into();
+        }
         let kind = fault.kind();
         let error = Self::new(kind, "dart-env-vnc", "osworld", fault.to_string());
         match fault {

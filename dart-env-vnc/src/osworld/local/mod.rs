@@ -1,0 +1,423 @@
+//! [`LocalGuest`]: tasks on a desktop of this machine, without OSWorld's server, with its semantics.
+//!
+//! Each episode has a home of its own that stands for `/home/user`; what it starts ends with it.
+//! Windows are found and closed with wmctrl (EWMH), the browser's pages with its DevTools.
+
+mod confine;
+mod policy;
+pub(super) mod run;
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use dart_core::Result;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    chrome,
+    config::LocalConfig,
+    error::Fault,
+    guest::{Guest, Output, Query},
+    http::Http,
+    step::{GuestCommand, SetupStep, WindowQuery},
+};
+use crate::desktop::bare::{self, BareDesktop, Session};
+
+use confine::Confined;
+pub(crate) use policy::Policy;
+
+/// Where the browser keeps its profile, below the home: where OSWorld's tasks look for it.
+const PROFILE: &str = ".config/google-chrome";
+
+/// Deepest and largest tree that is listed.
+const MAX_DEPTH: u32 = 16;
+const MAX_ENTRIES: usize = 10_000;
+
+/// Time between two looks at the windows.
+const POLL: Duration = Duration::from_millis(100);
+
+/// A desktop of this machine.
+#[derive(Debug)]
+pub(crate) struct LocalGuest {
+    config: LocalConfig,
+    policy: Policy,
+    session: Session,
+    confined: Confined,
+}
+
+impl LocalGuest {
+    /// Begins an episode on `desktop`.
+    pub(crate) async fn begin(
+        config: &LocalConfig,
+        policy: Policy,
+        desktop: &BareDesktop,
+    ) -> Result<Self> {
+        let session = desktop.session().await?;
+        let confined = Confined::new(session.home().to_owned(), session.temporary());
+        for folder in ["Desktop", "Documents", "Downloads", ".config/google-chrome"] {
+            let path = session.home().join(folder);
+            std::fs::create_dir_all(&path).map_err(|cause| Fault::Read {
+                what: path.display().to_string(),
+                cause,
+            })?;
+        }
+        Ok(Self {
+            config: config.clone(),
+            policy,
+            session,
+            confined,
+        })
+    }
+
+    fn denied(reason: String) -> Fault {
+        Fault::Unsupported(reason)
+    }
+
+    async fn launch(&mut self, command: &GuestCommand) -> Result<(), Fault> {
+        self.policy.launches(command).map_err(Self::denied)?;
+        let words = command.words().map_err(|why| Fault::Setting(why.into()))?;
+        if policy::is_forwarder(&words) {
+            return Ok(());
+        }
+        let mut words: Vec<String> = words.iter().map(|word| self.word(word)).collect();
+        if command.shell {
+            words.splice(0..0, ["sh", "-c"].map(str::to_owned));
+        }
+        if policy::BROWSERS.contains(&words[0].as_str()) {
+            words = self.browser(&words[1..])?;
+        }
+        let before = self.windows().await?.len();
+        self.session.launch(&words).await?;
+        if self.policy.is_application(command) {
+            self.wait_for_another(before).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until there are more windows than `before`. An application that shows none, or joins a
+    /// running one, is no fault.
+    async fn wait_for_another(&self, before: usize) -> Result<(), Fault> {
+        let end = Instant::now() + Duration::from_millis(self.config.window_timeout_ms);
+        while Instant::now() < end {
+            if self.windows().await?.len() > before {
+                return Ok(());
+            }
+            sleep(POLL).await;
+        }
+        tracing::debug!("a program was started and no window came");
+        Ok(())
+    }
+
+    /// A word of a command line, with paths of the guest made those of this machine.
+    fn word(&self, word: &str) -> String {
+        match policy::file_url(word).map(|path| self.confined.path(path)) {
+            Some(Ok(path)) => format!("file://{}", path.display()),
+            _ => self.confined.text(word),
+        }
+    }
+
+    /// The command line of the browser: a profile in the episode's home, DevTools on a free port.
+    fn browser(&self, arguments: &[String]) -> Result<Vec<String>, Fault> {
+        let program = bare::browser_program()?;
+        let profile = self.session.home().join(PROFILE);
+        let fixed = [
+            "--no-sandbox",
+            "--test-type",
+            "--no-first-run",
+            "--no-default-browser-check",
+            "--password-store=basic",
+            "--disable-gpu",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--remote-debugging-port=0",
+            "--start-maximized",
+            "--proxy-server=direct://",
+        ];
+        let own = |word: &&String| !word.starts_with("--remote-debugging-port=");
+        let mut words = vec![program];
+        words.extend(fixed.map(str::to_owned));
+        words.push(format!("--user-data-dir={}", profile.display()));
+        if !self.config.network {
+            // Names lead nowhere, and addresses beside the loopback's are not names.
+            words.push(
+                "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"
+                    .into(),
+            );
+        }
+        words.extend(arguments.iter().filter(own).cloned());
+        Ok(words)
+    }
+
+    async fn open(&mut self, path: &str) -> Result<(), Fault> {
+        self.policy.opens(path).map_err(Self::denied)?;
+        let program = policy::opener(path)
+            .ok_or_else(|| Fault::Unsupported(format!("no program to open {path}")))?;
+        let real = self.confined.path(path)?.display().to_string();
+        let mut words = vec![program.to_owned(), real];
+        if policy::BROWSERS.contains(&program) {
+            words = self.browser(&words[1..])?;
+        }
+        self.session.launch(&words).await?;
+        let name = super::support::file_name(path).to_owned();
+        let shown = WindowQuery {
+            window_name: name,
+            strict: false,
+            by_class: false,
+        };
+        self.wait_for_window(&shown).await
+    }
+
+    /// The windows' lines: `id desktop class host title`.
+    async fn windows(&self) -> Result<Vec<String>, Fault> {
+        let words = ["wmctrl", "-l", "-x"].map(str::to_owned);
+        let listed = self.run_words(&words).await?;
+        // It fails, saying nothing, while the window manager has not listed any window yet.
+        Ok(listed.stdout.lines().map(str::to_owned).collect())
+    }
+
+    async fn wait_for_window(&self, query: &WindowQuery) -> Result<(), Fault> {
+        let deadline = Duration::from_millis(self.config.window_timeout_ms);
+        let end = Instant::now() + deadline;
+        loop {
+            if self.windows().await?.iter().any(|line| shows(line, query)) {
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                return Err(Fault::Deadline {
+                    what: format!("the window {}", super::error::bounded(&query.window_name)),
+                    within: deadline,
+                });
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    /// `-a` brings to the front, `-c` closes.
+    async fn window(&self, action: &str, query: &WindowQuery) -> Result<(), Fault> {
+        self.wait_for_window(query).await?;
+        let windows = self.windows().await?;
+        let line = windows.iter().find(|line| shows(line, query));
+        let id = line.and_then(|line| line.split_whitespace().next());
+        let Some(id) = id else { return Ok(()) };
+        let words = ["wmctrl", "-i", action, id].map(str::to_owned);
+        self.run_words(&words).await?;
+        Ok(())
+    }
+
+    async fn run_words(&self, words: &[String]) -> Result<Output, Fault> {
+        run::to_end(run::Job {
+            words,
+            environment: &self.session.environment(),
+            folder: self.session.home(),
+            input: Vec::new(),
+            deadline: Duration::from_millis(self.config.command_timeout_ms),
+            limit: self.config.max_answer_bytes,
+        })
+        .await
+    }
+
+    async fn devtools(&self) -> Result<Http, Fault> {
+        let deadline = Duration::from_millis(self.config.window_timeout_ms);
+        let end = Instant::now() + deadline;
+        let file = self.session.home().join(PROFILE).join("DevToolsActivePort");
+        loop {
+            if let Some(address) = devtools_address(&file) {
+                let patience = Duration::from_secs(10);
+                return Ok(Http::new(address.to_string(), patience, chrome::MAX_LIST));
+            }
+            if Instant::now() >= end {
+                return Err(Fault::Deadline {
+                    what: "the browser's DevTools".into(),
+                    within: deadline,
+                });
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    async fn take(&mut self, step: &SetupStep) -> Result<(), Fault> {
+        match step {
+            SetupStep::Launch(command) => self.launch(command).await,
+            SetupStep::Open { path } => self.open(path).await,
+            SetupStep::ActivateWindow(query) => self.window("-a", query).await,
+            SetupStep::CloseWindow(query) => self.window("-c", query).await,
+            SetupStep::ChromeOpenTabs(urls) => {
+                for url in urls {
+                    self.policy.page(url).map_err(Self::denied)?;
+                }
+                let urls: Vec<String> = urls.iter().map(|url| self.word(url)).collect();
+                chrome::open_tabs(&self.devtools().await?, &urls).await
+            }
+            SetupStep::ChromeCloseTabs(urls) => {
+                chrome::close_tabs(&self.devtools().await?, urls).await
+            }
+            other => Err(Fault::Unsupported(format!("step {}", other.kind()))),
+        }
+    }
+}
+
+/// Where the DevTools listen, once the browser has written it down.
+fn devtools_address(file: &Path) -> Option<SocketAddr> {
+    let text = std::fs::read_to_string(file).ok()?;
+    // The second line is written last.
+    let (port, _target) = text.split_once('\n')?;
+    Some(([127, 0, 0, 1], port.trim().parse::<u16>().ok()?).into())
+}
+
+/// Whether a line of `wmctrl -l -x` is the window that is meant.
+fn shows(line: &str, query: &WindowQuery) -> bool {
+    let mut fields = line.split_whitespace();
+    let Some(class) = fields.nth(2) else {
+        return false;
+    };
+    // The title begins after the host, which is the next word; titles hold spaces.
+    let title = fields.next().and_then(|host| {
+        let (_, rest) = line.split_once(class)?;
+        Some(rest.split_once(host)?.1.trim())
+    });
+    let name = if query.by_class { Some(class) } else { title };
+    name.is_some_and(|name| {
+        if query.strict {
+            name == query.window_name
+        } else {
+            name.to_lowercase()
+                .contains(&query.window_name.to_lowercase())
+        }
+    })
+}
+
+/// The tree of files below `folder`. Links are listed and not followed.
+fn tree(folder: &Path, name: String, depth: u32, left: &mut usize) -> std::io::Result<Value> {
+    let mut children = Vec::new();
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)?
+        .take(*left)
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    entries.sort();
+    for path in entries {
+        *left = left.saturating_sub(1);
+        let name = path
+            .file_name()
+            .map(|n| n.display().to_string())
+            .unwrap_or_default();
+        let kind = std::fs::symlink_metadata(&path)?.file_type();
+        children.push(if kind.is_dir() && depth < MAX_DEPTH && *left > 0 {
+            tree(&path, name, depth + 1, left)?
+        } else {
+            json!({ "type": "file", "name": name })
+        });
+    }
+    Ok(json!({ "type": "directory", "name": name, "children": children }))
+}
+
+#[async_trait]
+impl Guest for LocalGuest {
+    async fn set_up(&mut self, step: &SetupStep) -> Result<()> {
+        Ok(self.take(step).await?)
+    }
+
+    async fn run(&mut self, command: &GuestCommand) -> Result<Output> {
+        self.policy.executes(command).map_err(Self::denied)?;
+        let words = command.words().map_err(|why| Fault::Setting(why.into()))?;
+        let mut words: Vec<String> = words.iter().map(|word| self.word(word)).collect();
+        if command.shell {
+            words.splice(0..0, ["sh", "-c"].map(str::to_owned));
+        }
+        Ok(self.run_words(&words).await?)
+    }
+
+    async fn read_file(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.confined.read(path, self.config.max_answer_bytes)?)
+    }
+
+    async fn write_file(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
+        Ok(self.confined.write(path, bytes)?)
+    }
+
+    async fn ask(&mut self, query: &Query) -> Result<Value> {
+        match query {
+            Query::Terminal => Err(Fault::Unsupported("getter vm_terminal_output".into()).into()),
+            Query::Accessibility => {
+                Err(Fault::Unsupported("getter accessibility_tree".into()).into())
+            }
+            Query::Tabs => Ok(chrome::tabs(&self.devtools().await?).await?),
+            Query::Directory(path) => {
+                let Some(folder) = self.confined.folder(path)? else {
+                    return Ok(Value::Null);
+                };
+                let name = super::support::file_name(path.trim_end_matches('/')).to_owned();
+                let listed = tree(&folder, name, 0, &mut MAX_ENTRIES.clone());
+                Ok(listed.map_err(|cause| Fault::Read {
+                    what: path.clone(),
+                    cause,
+                })?)
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        self.session.close().await;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(name: &str, strict: bool, by_class: bool) -> WindowQuery {
+        WindowQuery {
+            window_name: name.into(),
+            strict,
+            by_class,
+        }
+    }
+
+    #[test]
+    fn windows_are_found_by_title_or_class() {
+        let line = "0x00c00003  0 mousepad.Mousepad     host ~/home/a b.txt - Mousepad";
+        assert!(shows(line, &query("a B.txt", false, false)));
+        assert!(shows(
+            line,
+            &query("~/home/a b.txt - Mousepad", true, false)
+        ));
+        assert!(!shows(line, &query("a b.txt", true, false)));
+        assert!(shows(line, &query("mousepad.Mousepad", true, true)));
+        assert!(!shows(line, &query("gimp", false, true)));
+        assert!(!shows("", &query("", false, false)));
+    }
+
+    #[test]
+    fn the_browsers_port_is_read_when_it_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("DevToolsActivePort");
+        assert_eq!(devtools_address(&file), None);
+        std::fs::write(&file, "43210").unwrap();
+        assert_eq!(devtools_address(&file), None);
+        std::fs::write(&file, "43210\n/devtools/browser/x").unwrap();
+        assert_eq!(
+            devtools_address(&file),
+            Some(([127, 0, 0, 1], 43210).into())
+        );
+    }
+
+    #[test]
+    fn a_tree_lists_links_and_does_not_follow_them() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("a")).unwrap();
+        std::fs::write(folder.path().join("a/b"), "").unwrap();
+        std::os::unix::fs::symlink("/", folder.path().join("c")).unwrap();
+        let listed = tree(folder.path(), "x".into(), 0, &mut 100).unwrap();
+        let expected = json!({"type": "directory", "name": "x", "children": [
+            {"type": "directory", "name": "a", "children": [{"type": "file", "name": "b"}]},
+            {"type": "file", "name": "c"},
+        ]});
+        assert_eq!(listed, expected);
+    }
+}

@@ -1,0 +1,276 @@
+//! What a task may start on this machine.
+//!
+//! A task file is downloaded data. Without `--allow-host-exec` it starts only known applications,
+//! with files of the episode and addresses as arguments: an application's options can name programs
+//! and files too. Arguments are words; none is interpreted by a shell.
+
+use crate::osworld::{
+    config::{HostExec, LocalConfig},
+    step::GuestCommand,
+};
+
+use super::confine;
+
+/// What is allowed on a local desktop.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    programs: Vec<String>,
+    network: bool,
+    host_exec: HostExec,
+}
+
+/// Options that name neither a program nor a file.
+const PLAIN_OPTIONS: [&str; 14] = [
+    "--calc",
+    "--force-renderer-accessibility",
+    "--impress",
+    "--incognito",
+    "--new-tab",
+    "--new-window",
+    "--nodefault",
+    "--nologo",
+    "--norestore",
+    "--start-maximized",
+    "--writer",
+    "-n",
+    "-s",
+    "--no-first-start-wizard",
+];
+
+/// Programs that are the browser.
+pub(super) const BROWSERS: [&str; 4] = [
+    "google-chrome",
+    "google-chrome-stable",
+    "chromium",
+    "chromium-browser",
+];
+
+/// What opens a file, by the end of its name.
+const OPENERS: [(&str, &[&str]); 5] = [
+    (
+        "mousepad",
+        &[
+            "c", "conf", "css", "ini", "js", "json", "log", "md", "py", "sh", "srt", "txt", "xml",
+            "yaml",
+        ],
+    ),
+    (
+        "libreoffice",
+        &[
+            "csv", "doc", "docx", "odp", "ods", "odt", "ppt", "pptx", "xls", "xlsx",
+        ],
+    ),
+    ("gimp", &["bmp", "gif", "jpeg", "jpg", "png", "webp", "xcf"]),
+    (
+        "vlc",
+        &["avi", "mkv", "mov", "mp3", "mp4", "ogg", "wav", "webm"],
+    ),
+    ("google-chrome", &["htm", "html", "pdf", "svg"]),
+];
+
+/// The program that opens a file of this name.
+pub(super) fn opener(path: &str) -> Option<&'static str> {
+    let end = path
+        .rsplit('/')
+        .next()?
+        .rsplit_once('.')?
+        .1
+        .to_ascii_lowercase();
+    let opens =
+        |(program, ends): &(&'static str, &[&str])| ends.contains(&&*end).then_some(*program);
+    OPENERS.iter().find_map(opens)
+}
+
+/// Whether a command is the forwarder of OSWorld's browser port, which a local desktop does without.
+pub(super) fn is_forwarder(words: &[String]) -> bool {
+    words.first().is_some_and(|word| word == "socat")
+        && words.iter().any(|word| word.starts_with("tcp-listen:9222"))
+}
+
+/// Whether an address is on this machine.
+fn is_here(url: &str) -> bool {
+    let host = |url: &str| {
+        let rest = url
+            .split(['/', '?', '#'])
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        let host = rest
+            .rsplit_once(':')
+            .map_or(rest.clone(), |(host, _)| host.to_owned());
+        matches!(host.as_str(), "localhost" | "127.0.0.1")
+    };
+    url.starts_with("about:")
+        || url.starts_with("chrome://")
+        || url.strip_prefix("http://").is_some_and(host)
+        || url.strip_prefix("https://").is_some_and(host)
+}
+
+fn is_web(url: &str) -> bool {
+    url.starts_with("http://") || url.starts_with("https://")
+}
+
+/// A file's address as a path.
+pub(super) fn file_url(url: &str) -> Option<&str> {
+    url.strip_prefix("file://")
+}
+
+impl Policy {
+    pub(crate) fn new(config: &LocalConfig, host_exec: HostExec) -> Self {
+        Self {
+            programs: config.programs.clone(),
+            network: config.network,
+            host_exec,
+        }
+    }
+
+    /// Whether a path stays in the episode's home.
+    pub(crate) fn path(&self, path: &str) -> Result<(), String> {
+        confine::check(path).map_err(|fault| fault.to_string())
+    }
+
+    /// Whether the browser may open an address.
+    pub(crate) fn page(&self, url: &str) -> Result<(), String> {
+        if let Some(path) = file_url(url) {
+            return self.path(path);
+        }
+        if is_here(url) || (self.network && is_web(url)) {
+            return Ok(());
+        }
+        let shown: String = url.chars().take(80).collect();
+        Err(format!("the page {shown} (guest.network is off)"))
+    }
+
+    /// Whether a file can be opened.
+    pub(crate) fn opens(&self, path: &str) -> Result<(), String> {
+        self.path(path)?;
+        opener(path).map_or_else(|| Err(format!("no program to open {path}")), |_| Ok(()))
+    }
+
+    /// Whether a command may be run to its end.
+    pub(crate) fn executes(&self, command: &GuestCommand) -> Result<(), String> {
+        if self.host_exec == HostExec::Allowed {
+            return Ok(());
+        }
+        let name = command
+            .words()
+            .ok()
+            .and_then(|words| words.into_iter().next());
+        let name: String = name.unwrap_or_default().chars().take(40).collect();
+        Err(format!(
+            "a command on this machine ({name}) without --allow-host-exec"
+        ))
+    }
+
+    /// Whether a program may be started.
+    pub(crate) fn launches(&self, command: &GuestCommand) -> Result<(), String> {
+        if command.shell {
+            return self.executes(command);
+        }
+        let words = command.words()?;
+        if is_forwarder(&words) || self.host_exec == HostExec::Allowed {
+            return Ok(());
+        }
+        let (program, arguments) = words.split_first().ok_or("the command is empty")?;
+        if !self.programs.contains(program) {
+            return self.executes(command);
+        }
+        arguments
+            .iter()
+            .try_for_each(|word| self.argument(program, word))
+    }
+
+    /// Whether a command starts one of the known applications, which show a window.
+    pub(super) fn is_application(&self, command: &GuestCommand) -> bool {
+        let words = command.words().unwrap_or_default();
+        !command.shell
+            && words
+                .first()
+                .is_some_and(|word| self.programs.contains(word))
+    }
+
+    fn argument(&self, program: &str, word: &str) -> Result<(), String> {
+        let browser = BROWSERS.contains(&program);
+        if word.starts_with('-') {
+            let port = browser && word.starts_with("--remote-debugging-port=");
+            if port || PLAIN_OPTIONS.contains(&word) {
+                return Ok(());
+            }
+            let shown: String = word.chars().take(60).collect();
+            return Err(format!(
+                "option {shown} of {program} without --allow-host-exec"
+            ));
+        }
+        if browser && (is_web(word) || word.contains(':')) {
+            return self.page(word);
+        }
+        if word.contains(':') {
+            let shown: String = word.chars().take(60).collect();
+            return Err(format!(
+                "argument {shown} of {program} without --allow-host-exec"
+            ));
+        }
+        self.path(word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::osworld::step::CommandText;
+
+    fn command(line: &str) -> GuestCommand {
+        GuestCommand {
+            command: CommandText::Line(line.into()),
+            shell: false,
+        }
+    }
+
+    #[test]
+    fn applications_get_files_and_addresses_and_nothing_else() {
+        let policy = Policy::new(&LocalConfig::default(), HostExec::Denied);
+        for good in [
+            "mousepad",
+            "mousepad /home/user/a.txt",
+            "google-chrome --remote-debugging-port=1337",
+            "google-chrome http://127.0.0.1:8000/x",
+            "google-chrome file:///home/user/a.html",
+            "socat tcp-listen:9222,fork tcp:localhost:1337",
+            "libreoffice --calc --norestore ~/a.xlsx",
+        ] {
+            assert_eq!(policy.launches(&command(good)), Ok(()), "{good}");
+        }
+        for bad in [
+            "bash -c x",
+            "/usr/bin/mousepad",
+            "mousepad /etc/passwd",
+            "mousepad ../x",
+            "vlc --sout=file/ts:/x",
+            "google-chrome --renderer-cmd-prefix=x",
+            "google-chrome https://example.org",
+            "google-chrome http://localhost.example.org",
+            "google-chrome file:///etc/passwd",
+            "libreoffice macro:///x",
+            "vlc file:///etc/passwd",
+            "google-chrome javascript:x",
+            "socat exec:sh tcp:localhost:1",
+        ] {
+            assert!(policy.launches(&command(bad)).is_err(), "{bad}");
+        }
+        let mut shell = command("mousepad");
+        shell.shell = true;
+        assert!(policy.launches(&shell).is_err());
+        assert!(policy.executes(&command("true")).is_err());
+    }
+
+    #[test]
+    fn the_flag_allows_the_rest() {
+        let policy = Policy::new(&LocalConfig::default(), HostExec::Allowed);
+        assert_eq!(policy.launches(&command("bash -c x")), Ok(()));
+        assert_eq!(policy.executes(&command("true")), Ok(()));
+        // Paths stay confined whoever asks.
+        assert!(policy.path("/etc/passwd").is_err());
+        assert!(policy.opens("~/a.unknown").is_err());
+        assert_eq!(policy.opens("~/A.TXT"), Ok(()));
+    }
+}

@@ -1,0 +1,182 @@
+//! `diff_text_file`: how similar two texts are, line by line, as Python's `difflib` counts it
+//! (<https://docs.python.org/3/library/difflib.html#difflib.SequenceMatcher.ratio>).
+
+use std::collections::HashMap;
+
+use super::{Case, Score};
+
+/// Texts with more lines are not compared: the work grows with the product.
+const MAX_LINES: usize = 20_000;
+
+/// Where Python's `splitlines` splits.
+const ENDS: [char; 9] = [
+    '\n', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}',
+];
+
+fn lines(text: &str) -> Vec<&str> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    text.strip_suffix(ENDS)
+        .unwrap_or(text)
+        .split(ENDS)
+        .collect()
+}
+
+/// Where each line of `b` is. Of 200 lines or more, those that make up more than a hundredth count
+/// as noise: they begin no match.
+fn places<'a>(b: &[&'a str]) -> HashMap<&'a str, Vec<usize>> {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, line) in b.iter().enumerate() {
+        places.entry(line).or_default().push(at);
+    }
+    if b.len() >= 200 {
+        places.retain(|_, at| at.len() <= b.len() / 100 + 1);
+    }
+    places
+}
+
+/// A stretch of both texts.
+#[derive(Clone, Copy)]
+struct Stretch {
+    a: (usize, usize),
+    b: (usize, usize),
+}
+
+struct Matcher<'a> {
+    a: Vec<&'a str>,
+    b: Vec<&'a str>,
+    places: HashMap<&'a str, Vec<usize>>,
+}
+
+impl Matcher<'_> {
+    /// The longest common block in `within`, the first of several: start in each, and length.
+    fn longest(&self, within: Stretch) -> (usize, usize, usize) {
+        let (mut i, mut j, mut size) = (within.a.0, within.b.0, 0);
+        // Length of the block that ends at a line of b.
+        let mut ending: HashMap<usize, usize> = HashMap::new();
+        for at in within.a.0..within.a.1 {
+            let mut next = HashMap::new();
+            for &to in self.places.get(self.a[at]).into_iter().flatten() {
+                if to < within.b.0 {
+                    continue;
+                }
+                if to >= within.b.1 {
+                    break;
+                }
+                let before = to.checked_sub(1).and_then(|to| ending.get(&to));
+                let length = before.copied().unwrap_or(0) + 1;
+                next.insert(to, length);
+                if length > size {
+                    (i, j, size) = (at + 1 - length, to + 1 - length, length);
+                }
+            }
+            ending = next;
+        }
+        self.extend(within, (i, j, size))
+    }
+
+    /// Takes equal neighbours in that are noise.
+    fn extend(
+        &self,
+        within: Stretch,
+        (mut i, mut j, mut size): (usize, usize, usize),
+    ) -> (usize, usize, usize) {
+        while i > within.a.0 && j > within.b.0 && self.a[i - 1] == self.b[j - 1] {
+            (i, j, size) = (i - 1, j - 1, size + 1);
+        }
+        while i + size < within.a.1 && j + size < within.b.1 && self.a[i + size] == self.b[j + size]
+        {
+            size += 1;
+        }
+        (i, j, size)
+    }
+
+    /// Lines in common blocks.
+    fn common(&self) -> usize {
+        let mut total = 0;
+        let mut left = vec![Stretch {
+            a: (0, self.a.len()),
+            b: (0, self.b.len()),
+        }];
+        while let Some(within) = left.pop() {
+            let (i, j, size) = self.longest(within);
+            if size == 0 {
+                continue;
+            }
+            total += size;
+            let before = Stretch {
+                a: (within.a.0, i),
+                b: (within.b.0, j),
+            };
+            let after = Stretch {
+                a: (i + size, within.a.1),
+                b: (j + size, within.b.1),
+            };
+            let holds = |part: &Stretch| part.a.0 < part.a.1 && part.b.0 < part.b.1;
+            left.extend([before, after].into_iter().filter(holds));
+        }
+        total
+    }
+}
+
+/// Twice the lines in common, of all lines.
+fn ratio(a: &str, b: &str) -> f64 {
+    let (a, b) = (lines(a), lines(b));
+    let all = a.len() + b.len();
+    if all == 0 {
+        return 1.0;
+    }
+    if a.len() > MAX_LINES || b.len() > MAX_LINES {
+        return if a == b { 1.0 } else { 0.0 };
+    }
+    let places = places(&b);
+    2.0 * Matcher { a, b, places }.common() as f64 / all as f64
+}
+
+pub(super) fn diff_text_file(case: &Case<'_>) -> Score {
+    let texts = case.result.text().zip(case.expected.text());
+    Ok(texts.map_or(0.0, |(result, expected)| ratio(&result, &expected)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Values computed with Python 3.11's difflib.
+    #[test]
+    fn the_ratio_is_pythons() {
+        let join = |items: &[&str]| items.join("\n");
+        assert_eq!(ratio("", ""), 1.0);
+        assert_eq!(ratio("a\nb\nc\nd", "b\nc\nd\ne"), 0.75);
+        let a = join(&["a", "b", "x", "c", "d", "y", "e"]);
+        let b = join(&["a", "x", "b", "c", "y", "d", "e"]);
+        assert_eq!(ratio(&a, &b), 10.0 / 14.0);
+        assert_eq!(ratio("a\n", "a"), 1.0);
+        assert_eq!(ratio("a", "b"), 0.0);
+    }
+
+    /// 300 lines of which two alternate: both are noise and begin no match. Python's values.
+    #[test]
+    fn noise_begins_no_match() {
+        let noisy: String = (0..300)
+            .map(|n| if n % 2 == 0 { "x\n" } else { "y\n" })
+            .collect();
+        assert_eq!(ratio(&noisy, &noisy), 1.0);
+        assert_eq!(ratio(&format!("one\n{noisy}"), &noisy), 0.0);
+        let shifted = ratio(&format!("one\n{noisy}"), &format!("w\none\n{noisy}"));
+        assert_eq!(shifted, 0.9983416252072969);
+        assert_eq!(lines("\n"), [""]);
+        assert_eq!(lines("a\n\n"), ["a", ""]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_ratio_is_a_ratio(a in "[ab\n]{0,40}", b in "[ab\n]{0,40}") {
+            let forth = ratio(&a, &b);
+            prop_assert!((0.0..=1.0).contains(&forth));
+            prop_assert_eq!(ratio(&a, &a), 1.0);
+        }
+    }
+}
