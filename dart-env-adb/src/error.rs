@@ -100,7 +100,7 @@ impl AdbError {
             Self::Offline
         } else if reason.contains("unauthorized") || reason.contains("still authorizing") {
             Self::NotAllowed(reason.lines().next().unwrap_or_default().to_owned())
-        } else if reason.contains("not found") || reason.starts_with("no devices") {
+        } else if NOT_FOUND.iter().any(|words| reason.contains(words)) {
             Self::NotFound(reason)
         } else if reason == "closed" {
             Self::ServiceClosed
@@ -120,6 +120,9 @@ impl From<std::io::Error> for AdbError {
         Self::Broken(error.to_string())
     }
 }
+
+/// What servers say of devices that they do not know.
+const NOT_FOUND: [&str; 3] = ["not found", "no devices", "no such device"];
 
 /// Result inside this crate.
 pub(crate) type Adb<T> = Result<T, AdbError>;

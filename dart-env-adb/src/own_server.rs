@@ -58,6 +58,7 @@ impl OwnServer {
     async fn try_start(program: &Path) -> Result<Self, AdbError> {
         let home = tempfile::Builder::new().prefix("dart-adb-").tempdir()?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let log = std::fs::File::create(home.path().join("server.log"))?;
         let mut command = Command::new(program);
         command
             .args(["-P", &port.to_string(), "nodaemon", "server"])
@@ -71,11 +72,13 @@ impl OwnServer {
             .env_remove("ADB_VENDOR_KEYS")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(log)
             .kill_on_drop(true);
         let child = command.spawn().map_err(|error| {
             let program = program.display();
-            AdbError::Config(format!("cannot start {program}: {error}; install the package adb"))
+            AdbError::Config(format!(
+                "cannot start {program}: {error}; install the package adb"
+            ))
         })?;
         let server = AdbServer::new("127.0.0.1", port);
         let mut own = Self {
@@ -111,7 +114,7 @@ impl OwnServer {
         self.server.clone().with_timeouts(timeouts)
     }
 
-    /// The folder with its keys; `HOME` for the command `adb` if it is to use this server.
+    /// The folder with its keys and its log, `server.log`; `HOME` for the command `adb` if it is to use this server.
     pub fn home(&self) -> &Path {
         self.home.path()
     }

@@ -100,10 +100,7 @@ impl Connection {
     }
 
     /// Gives the bytes that are there (none at the end) to `take`, which says how many it has used.
-    pub(crate) async fn feed<T>(
-        &mut self,
-        take: impl FnOnce(&[u8]) -> Adb<(usize, T)>,
-    ) -> Adb<T> {
+    pub(crate) async fn feed<T>(&mut self, take: impl FnOnce(&[u8]) -> Adb<(usize, T)>) -> Adb<T> {
         let bytes = Self::in_time(self.times(), self.stream.fill_buf()).await?;
         let (taken, value) = take(bytes)?;
         self.stream.consume(taken);

@@ -128,7 +128,9 @@ impl AdbServer {
             connection.request(service, Expect::Status).await?;
             Ok(DeviceTracker { connection })
         };
-        opened.await.map_err(|error: AdbError| error.at("track devices"))
+        opened
+            .await
+            .map_err(|error: AdbError| error.at("track devices"))
     }
 
     /// Has the server connect to a device at `host:port`; gives the server's words. What counts is
@@ -138,7 +140,8 @@ impl AdbServer {
     /// # Errors
     /// As [`version`](Self::version).
     pub async fn connect(&self, address: &str) -> Result<String> {
-        self.words("connect", &format!("host:connect:{address}")).await
+        self.words("connect", &format!("host:connect:{address}"))
+            .await
     }
 
     /// Has the server forget a device at `host:port`; gives the server's words.
@@ -147,11 +150,15 @@ impl AdbServer {
     /// [`Unsupported`](dart_core::ErrorKind::Unsupported) or
     /// [`Disconnected`](dart_core::ErrorKind::Disconnected) if the server does not know it.
     pub async fn disconnect(&self, address: &str) -> Result<String> {
-        self.words("disconnect", &format!("host:disconnect:{address}")).await
+        self.words("disconnect", &format!("host:disconnect:{address}"))
+            .await
     }
 
     async fn words(&self, operation: &'static str, service: &str) -> Result<String> {
-        let words = self.ask(service).await.map_err(|error| error.at(operation))?;
+        let words = self
+            .ask(service)
+            .await
+            .map_err(|error| error.at(operation))?;
         Ok(String::from_utf8_lossy(&words).trim().to_owned())
     }
 

@@ -51,7 +51,8 @@ impl AdbTarget {
     /// closes the service before the exit code, [`Protocol`](dart_core::ErrorKind::Protocol) for
     /// more than 16 MiB of output, and as [`state`](Self::state). A command that fails is no error.
     pub async fn shell(&self, command: &str) -> Result<ShellOutput> {
-        self.shell_within(command, self.server.timeouts().call()).await
+        self.shell_within(command, self.server.timeouts().call())
+            .await
     }
 
     /// Like [`shell`](Self::shell), with a deadline of its own.
@@ -96,7 +97,9 @@ impl AdbTarget {
             connection.read_exact(&mut header[..4], "a header").await?;
             let version = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
             let length = framebuffer::length_of(version)?;
-            connection.read_exact(&mut header[4..length], "a header").await?;
+            connection
+                .read_exact(&mut header[4..length], "a header")
+                .await?;
             let layout = framebuffer::read(&header[..length])?;
             let mut pixels = vec![0; layout.length()];
             connection.read_exact(&mut pixels, "a picture").await?;

@@ -202,6 +202,8 @@ async fn port_after(connection: &mut Connection, listener: &str) -> Adb<Option<u
     }
     let port = connection.reply(Expect::Block).await?;
     let text = String::from_utf8_lossy(&port).into_owned();
-    let port = text.parse().map_err(|_| AdbError::malformed("no port", text))?;
+    let port = text
+        .parse()
+        .map_err(|_| AdbError::malformed("no port", text))?;
     Ok(Some(port))
 }

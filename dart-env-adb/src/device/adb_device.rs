@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dart_core::{
-    Action, ActionKind, ActionSet, Device, DeviceSpec, Error, Observation, Result,
-    ScreenPx, Size, UiElement,
+    Action, ActionKind, ActionSet, Device, DeviceSpec, Error, Observation, Result, ScreenPx, Size,
+    UiElement,
 };
 
 use super::{
@@ -224,7 +224,9 @@ impl AdbDevice {
                 direction,
                 notches,
             } => {
-                let screen = self.display.map_or(self.spec.screen, |display| display.size);
+                let screen = self
+                    .display
+                    .map_or(self.spec.screen, |display| display.size);
                 let point = point.as_ref().map(at);
                 let swipes = gestures::scroll(point, *direction, *notches, screen);
                 return Ok(swipes.into_iter().map(Command::plain).collect());
@@ -339,4 +341,3 @@ impl Device for AdbDevice {
         Ok(())
     }
 }
-

@@ -5,15 +5,39 @@ use std::collections::BTreeMap;
 /// Names that people use, and packages that go by them; the first that is installed is meant.
 const KNOWN: &[(&str, &[&str])] = &[
     ("browser", &["com.android.chrome", "org.chromium.chrome"]),
-    ("calculator", &["com.google.android.calculator", "com.android.calculator2"]),
-    ("camera", &["com.android.camera2", "com.google.android.GoogleCamera"]),
+    (
+        "calculator",
+        &["com.google.android.calculator", "com.android.calculator2"],
+    ),
+    (
+        "camera",
+        &["com.android.camera2", "com.google.android.GoogleCamera"],
+    ),
     ("chrome", &["com.android.chrome", "org.chromium.chrome"]),
-    ("clock", &["com.google.android.deskclock", "com.android.deskclock"]),
-    ("contacts", &["com.google.android.contacts", "com.android.contacts"]),
-    ("files", &["com.google.android.documentsui", "com.android.documentsui"]),
-    ("gallery", &["com.simplemobiletools.gallery.pro", "com.android.gallery3d"]),
-    ("messages", &["com.google.android.apps.messaging", "com.android.messaging"]),
-    ("phone", &["com.google.android.dialer", "com.android.dialer"]),
+    (
+        "clock",
+        &["com.google.android.deskclock", "com.android.deskclock"],
+    ),
+    (
+        "contacts",
+        &["com.google.android.contacts", "com.android.contacts"],
+    ),
+    (
+        "files",
+        &["com.google.android.documentsui", "com.android.documentsui"],
+    ),
+    (
+        "gallery",
+        &["com.simplemobiletools.gallery.pro", "com.android.gallery3d"],
+    ),
+    (
+        "messages",
+        &["com.google.android.apps.messaging", "com.android.messaging"],
+    ),
+    (
+        "phone",
+        &["com.google.android.dialer", "com.android.dialer"],
+    ),
     ("play store", &["com.android.vending"]),
 ];
 
@@ -38,7 +62,12 @@ pub(crate) fn resolve(
     if let Some(package) = known {
         return Some(package.to_owned());
     }
-    let last = |package: &&String| package.rsplit('.').next().is_some_and(|last| same(last, name));
+    let last = |package: &&String| {
+        package
+            .rsplit('.')
+            .next()
+            .is_some_and(|last| same(last, name))
+    };
     let mut matching = installed.iter().filter(last);
     match (matching.next(), matching.next()) {
         (Some(only), None) => Some(only.clone()),
@@ -54,7 +83,9 @@ fn simple(name: &str) -> String {
 
 /// The packages in the output of `pm list packages`.
 pub(crate) fn packages(output: &str) -> Vec<String> {
-    let lines = output.lines().filter_map(|line| line.trim().strip_prefix("package:"));
+    let lines = output
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("package:"));
     lines.map(str::to_owned).collect()
 }
 

@@ -121,7 +121,8 @@ impl AdbConfig {
         };
         let is_number = |id: &String| !id.is_empty() && id.chars().all(|c| c.is_ascii_digit());
         if self.display.as_ref().is_some_and(|id| !is_number(id)) {
-            let message = "environment.display is not a number: see `dumpsys SurfaceFlinger --display-id`";
+            let message =
+                "environment.display is not a number: see `dumpsys SurfaceFlinger --display-id`";
             return Err(AdbError::Config(message.into()).at("connect"));
         }
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -134,4 +135,3 @@ impl AdbConfig {
         self.serial.contains(':') && !self.serial.starts_with("emulator-")
     }
 }
-

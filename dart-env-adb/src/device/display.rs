@@ -76,7 +76,8 @@ mod tests {
         let new = "Display: mDisplayId=0\n  init=1080x2400 420dpi cur=2400x1080 app=2400x1017\n  mCurrentRotation=ROTATION_90\n";
         let display = Display::parse(new).unwrap();
         assert_eq!((display.size, display.turns), (Size::new(2400, 1080), 1));
-        let old = "init=720x1280 320dpi cur=720x1280 app=720x1184\n mRotation=0 mAltOrientation=false";
+        let old =
+            "init=720x1280 320dpi cur=720x1280 app=720x1184\n mRotation=0 mAltOrientation=false";
         assert_eq!(Display::parse(old).unwrap().turns, 0);
         for bad in ["", "cur=", "cur=0x9", "cur=ax9", "cur=99999x2"] {
             assert_eq!(Display::parse(bad), None, "{bad}");
@@ -94,10 +95,22 @@ mod tests {
         // A picture that stayed upright: its top right corner is the top left one of a screen
         // turned by 90 degrees.
         let wide = Size::new(2400, 1080);
-        let left = Display { size: wide, turns: 1 };
-        assert_eq!(left.locate(ScreenPx::new(1079, 0), size), ScreenPx::new(0, 0));
-        let right = Display { size: wide, turns: 3 };
-        assert_eq!(right.locate(ScreenPx::new(0, 2399), size), ScreenPx::new(0, 0));
+        let left = Display {
+            size: wide,
+            turns: 1,
+        };
+        assert_eq!(
+            left.locate(ScreenPx::new(1079, 0), size),
+            ScreenPx::new(0, 0)
+        );
+        let right = Display {
+            size: wide,
+            turns: 3,
+        };
+        assert_eq!(
+            right.locate(ScreenPx::new(0, 2399), size),
+            ScreenPx::new(0, 0)
+        );
     }
 
     proptest! {

@@ -38,7 +38,10 @@ pub(crate) fn swipe(from: ScreenPx, to: ScreenPx) -> String {
 }
 
 fn line(from: ScreenPx, to: ScreenPx, millis: u32) -> String {
-    format!("input swipe {} {} {} {} {millis}", from.x, from.y, to.x, to.y)
+    format!(
+        "input swipe {} {} {} {} {millis}",
+        from.x, from.y, to.x, to.y
+    )
 }
 
 /// The swipes of a scroll: each moves the view by a third of the screen, from `at`, or from the
@@ -52,7 +55,11 @@ pub(crate) fn scroll(
     let middle = ScreenPx::new(screen.width as i32 / 2, screen.height as i32 / 2);
     let from = at.unwrap_or(middle);
     let vertical = matches!(direction, Direction::Up | Direction::Down);
-    let side = if vertical { screen.height } else { screen.width } as i32;
+    let side = if vertical {
+        screen.height
+    } else {
+        screen.width
+    } as i32;
     let start = if vertical { from.y } else { from.x };
     // The finger goes against the view.
     let forward = matches!(direction, Direction::Down | Direction::Right);
@@ -73,10 +80,18 @@ fn travel(start: i32, side: i32, forward: bool) -> (i32, i32) {
     let last = side - 1 - side / MARGIN;
     let first = side / MARGIN;
     if forward {
-        let start = if start - third < first { first + third } else { start };
+        let start = if start - third < first {
+            first + third
+        } else {
+            start
+        };
         (start.min(side - 1), (start - third).max(0))
     } else {
-        let start = if start + third > last { last - third } else { start };
+        let start = if start + third > last {
+            last - third
+        } else {
+            start
+        };
         (start.max(0), (start + third).min(side - 1))
     }
 }
@@ -92,11 +107,23 @@ mod tests {
         let screen = Size::new(90, 300);
         let at = Some(ScreenPx::new(40, 200));
         let down = scroll(at, Direction::Down, 2, screen);
-        assert_eq!(down, ["input swipe 40 200 40 100 500", "input swipe 40 200 40 100 500"]);
-        assert_eq!(scroll(None, Direction::Left, 1, screen), ["input swipe 45 150 75 150 500"]);
+        assert_eq!(
+            down,
+            [
+                "input swipe 40 200 40 100 500",
+                "input swipe 40 200 40 100 500"
+            ]
+        );
+        assert_eq!(
+            scroll(None, Direction::Left, 1, screen),
+            ["input swipe 45 150 75 150 500"]
+        );
         // No room above: the finger starts lower.
         let top = Some(ScreenPx::new(40, 10));
-        assert_eq!(scroll(top, Direction::Down, 1, screen), ["input swipe 40 115 40 15 500"]);
+        assert_eq!(
+            scroll(top, Direction::Down, 1, screen),
+            ["input swipe 40 115 40 15 500"]
+        );
     }
 
     proptest! {

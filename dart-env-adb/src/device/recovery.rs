@@ -6,11 +6,7 @@ use dart_core::{Error, Result};
 use tokio::time::{Instant, sleep};
 
 use super::adb_device::AdbDevice;
-use crate::{
-    client::WaitFor,
-    error::AdbError,
-    wire::devices::DeviceState,
-};
+use crate::{client::WaitFor, error::AdbError, wire::devices::DeviceState};
 
 /// Pauses between attempts, from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -30,7 +26,9 @@ impl AdbDevice {
         self.target.reboot(None).await?;
         let limit = Duration::from_millis(self.config.reboot_ms);
         // It may still answer for a moment after the order.
-        let gone = self.target.wait_for(WaitFor::Disconnect, limit.min(Duration::from_secs(2)));
+        let gone = self
+            .target
+            .wait_for(WaitFor::Disconnect, limit.min(Duration::from_secs(2)));
         let _ = gone.await;
         self.reach_within(limit).await
     }
@@ -66,7 +64,9 @@ impl AdbDevice {
             let message = "the device's shell gives no exit codes: Android 7 or later is needed";
             return Err(self.about(AdbError::Unsupported(message.into())));
         }
-        let said = self.run("getprop ro.serialno; getprop sys.boot_completed").await?;
+        let said = self
+            .run("getprop ro.serialno; getprop sys.boot_completed")
+            .await?;
         let said = said.text();
         let mut lines = said.lines();
         let identity = lines.next().unwrap_or_default().trim().to_owned();

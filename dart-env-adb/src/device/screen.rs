@@ -60,7 +60,9 @@ impl RawScreen {
 impl ScreenSource for RawScreen {
     async fn frame(&mut self, target: &AdbTarget) -> Result<Frame> {
         self.output.clear();
-        target.exec(&self.command, &mut self.output, MAX_PICTURE).await?;
+        target
+            .exec(&self.command, &mut self.output, MAX_PICTURE)
+            .await?;
         screencap::raw(&self.output)
     }
 }

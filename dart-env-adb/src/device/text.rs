@@ -110,7 +110,9 @@ fn part_of(part: &str, helper: Option<Helper>, commands: &mut Vec<Command>) {
 fn ascii(part: &str) -> impl Iterator<Item = Command> {
     let cut = |piece| {
         // A literal `%s` is cut behind the `%`.
-        let mut ends: Vec<_> = str::match_indices(piece, "%s").map(|(at, _)| at + 1).collect();
+        let mut ends: Vec<_> = str::match_indices(piece, "%s")
+            .map(|(at, _)| at + 1)
+            .collect();
         ends.push(piece.len());
         let mut start = 0;
         ends.into_iter().map(move |end| {
@@ -150,11 +152,19 @@ mod tests {
     #[test]
     fn spaces_percent_signs_quotes_and_enter_are_typed() {
         assert_eq!(lines("a b", None), ["input text 'a%sb'"]);
-        assert_eq!(lines("50%sure", None), ["input text '50%'", "input text 'sure'"]);
+        assert_eq!(
+            lines("50%sure", None),
+            ["input text '50%'", "input text 'sure'"]
+        );
         assert_eq!(lines("it's", None), [r"input text 'it'\''s'"]);
         assert_eq!(
             lines("a\n\tb", None),
-            ["input text 'a'", "input keyevent 66", "input keyevent 61", "input text 'b'"]
+            [
+                "input text 'a'",
+                "input keyevent 66",
+                "input keyevent 61",
+                "input text 'b'"
+            ]
         );
         assert!(lines("", None).is_empty());
         let long = lines(&"x".repeat(2 * MAX_PIECE + 1), None);
@@ -167,7 +177,10 @@ mod tests {
         assert!(error.to_string().contains("U+00E9"), "{error}");
         assert!(plan("\u{7}", Some(Helper::Keyboard)).is_err());
         let keyboard = lines("\u{e9} x", Some(Helper::Keyboard));
-        assert_eq!(keyboard, ["am broadcast -a ADB_INPUT_B64 --es msg w6kgeA=="]);
+        assert_eq!(
+            keyboard,
+            ["am broadcast -a ADB_INPUT_B64 --es msg w6kgeA=="]
+        );
         let clipboard = lines("\u{e9}'", Some(Helper::Clipboard));
         assert_eq!(clipboard[1], "input keyevent 279");
     }

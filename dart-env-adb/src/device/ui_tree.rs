@@ -42,7 +42,11 @@ impl UiNode {
 
     /// The element of an observation; `None` if there is nothing to see or touch.
     pub fn element(&self) -> Option<UiElement> {
-        let text = if self.text.is_empty() { &self.description } else { &self.text };
+        let text = if self.text.is_empty() {
+            &self.description
+        } else {
+            &self.text
+        };
         let shown = !text.is_empty() || self.is("clickable") || self.is("checkable");
         Some(UiElement {
             role: role(&self.class),

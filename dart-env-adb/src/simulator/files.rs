@@ -22,7 +22,13 @@ pub(crate) struct Files {
 
 impl Files {
     pub(crate) fn new() -> Self {
-        let folders = ["/", "/sdcard/", "/data/", "/data/local/", "/data/local/tmp/"];
+        let folders = [
+            "/",
+            "/sdcard/",
+            "/data/",
+            "/data/local/",
+            "/data/local/tmp/",
+        ];
         Self {
             files: BTreeMap::new(),
             folders: folders.map(str::to_owned).into(),
@@ -70,8 +76,10 @@ impl Files {
         let path = clean(path);
         let inside = folder(&path);
         let before = self.files.len() + self.folders.len();
-        self.files.retain(|name, _| *name != path && !name.starts_with(&inside));
-        self.folders.retain(|name| !name.starts_with(&inside) || inside == "/");
+        self.files
+            .retain(|name, _| *name != path && !name.starts_with(&inside));
+        self.folders
+            .retain(|name| !name.starts_with(&inside) || inside == "/");
         before != self.files.len() + self.folders.len()
     }
 
@@ -109,7 +117,11 @@ fn clean(path: &str) -> String {
 
 fn folder(path: &str) -> String {
     let path = clean(path);
-    if path == "/" { path } else { format!("{path}/") }
+    if path == "/" {
+        path
+    } else {
+        format!("{path}/")
+    }
 }
 
 #[cfg(test)]

@@ -197,13 +197,17 @@ impl<D: Device + 'static> Link<D> {
             "device::ro.product.name={model};ro.product.model={model};ro.product.device={model};features=shell_v2,cmd"
         );
         let numbers = (VERSION, MAX_PAYLOAD as u32);
-        let sent = self.sender.send(Command::Connect, numbers, banner.as_bytes());
+        let sent = self
+            .sender
+            .send(Command::Connect, numbers, banner.as_bytes());
         sent.await?;
         self.greeted = true;
         let hostile = self.phone.faults().hostile;
         if let Some(Hostile::OpenPort(port)) = hostile {
             let service = format!("tcp:127.0.0.1:{port}\0");
-            let open = self.sender.send(Command::Open, (9_999, 0), service.as_bytes());
+            let open = self
+                .sender
+                .send(Command::Open, (9_999, 0), service.as_bytes());
             open.await?;
         }
         Ok(())
@@ -236,7 +240,9 @@ impl<D: Device + 'static> Link<D> {
             self.streams().remove(&local);
             return self.sender.send(Command::Close, (0, remote), &[]).await;
         };
-        self.sender.send(Command::Okay, (local, remote), &[]).await?;
+        self.sender
+            .send(Command::Okay, (local, remote), &[])
+            .await?;
         let phone = Arc::clone(&self.phone);
         self.services.spawn(services::run(service, phone, pipe));
         Ok(())

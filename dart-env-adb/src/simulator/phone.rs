@@ -237,7 +237,12 @@ mod tests {
         let turned_frame = turned(&frame).unwrap();
         assert_eq!(turned_frame.size(), Size::new(2, 3));
         for (x, y) in [(0, 0), (1, 0), (1, 2), (0, 2)] {
-            let tap = upright(Action::Tap { at: ScreenPx::new(x, y) }, size);
+            let tap = upright(
+                Action::Tap {
+                    at: ScreenPx::new(x, y),
+                },
+                size,
+            );
             let at = tap.points().next().unwrap();
             let before = frame.pixel(at.x as u32, at.y as u32);
             assert_eq!(turned_frame.pixel(x as u32, y as u32), before);

@@ -55,7 +55,9 @@ impl Pipe {
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         for piece in bytes.chunks(MAX_PAYLOAD) {
             self.spend(piece.len())?;
-            self.sender.send(Command::Write, self.numbers, piece).await?;
+            self.sender
+                .send(Command::Write, self.numbers, piece)
+                .await?;
             if self.acks.recv().await.is_none() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
@@ -105,7 +107,9 @@ impl Pipe {
     /// Tells the peer that this was all.
     pub(crate) async fn close(self) {
         let streams = self.streams.lock();
-        streams.unwrap_or_else(PoisonError::into_inner).remove(&self.numbers.0);
+        streams
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.numbers.0);
         // The peer may be gone, which is as good.
         let _ = self.sender.send(Command::Close, self.numbers, &[]).await;
     }

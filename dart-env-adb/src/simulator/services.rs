@@ -133,7 +133,11 @@ async fn shell<D: Device>(
 ) -> io::Result<()> {
     if command == "yes" {
         let piece = [b'y'; 32 << 10];
-        let bytes = if packets { shell_packet(1, &piece) } else { piece.to_vec() };
+        let bytes = if packets {
+            shell_packet(1, &piece)
+        } else {
+            piece.to_vec()
+        };
         return endless(pipe, &bytes).await;
     }
     let output = commands::run(phone, command).await;
@@ -158,7 +162,20 @@ async fn framebuffer<D: Device>(phone: &Phone<D>, pipe: &mut Pipe) -> io::Result
     let bad = phone.faults().hostile == Some(Hostile::BadPacket);
     let width = if bad { u32::MAX } else { size.width };
     let numbers = [
-        2, 32, 1, bytes, width, size.height, 0, 8, 16, 8, 8, 8, 24, 8,
+        2,
+        32,
+        1,
+        bytes,
+        width,
+        size.height,
+        0,
+        8,
+        16,
+        8,
+        8,
+        8,
+        24,
+        8,
     ];
     let header: Vec<u8> = numbers.iter().flat_map(|n: &u32| n.to_le_bytes()).collect();
     pipe.write(&header).await?;

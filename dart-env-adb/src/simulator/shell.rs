@@ -75,7 +75,11 @@ pub(crate) fn parse(line: &str) -> Result<Vec<Simple>, String> {
         };
         let words = Vec::new();
         let target = Target::Plain;
-        let following = Simple { when: next, words, target };
+        let following = Simple {
+            when: next,
+            words,
+            target,
+        };
         commands.push(std::mem::replace(&mut present, following));
     }
     commands.push(present);
@@ -97,7 +101,9 @@ fn tokens(line: &str) -> Result<Vec<Token>, String> {
     let mut word: Option<String> = None;
     let mut rest = line;
     while let Some(c) = rest.chars().next() {
-        let operator = OPERATORS.iter().find(|operator| rest.starts_with(**operator));
+        let operator = OPERATORS
+            .iter()
+            .find(|operator| rest.starts_with(**operator));
         if let Some(operator) = operator {
             tokens.extend(word.take().map(Token::Word));
             tokens.push(Token::Operator(operator));
@@ -181,7 +187,10 @@ mod tests {
 
     #[test]
     fn the_language_is_that_of_a_shell() {
-        assert_eq!(words(r#"a 'b c' "d $x e" \'f"#), [["a", "b c", "d  e", "'f"]]);
+        assert_eq!(
+            words(r#"a 'b c' "d $x e" \'f"#),
+            [["a", "b c", "d  e", "'f"]]
+        );
         assert_eq!(words("a; b && c || d"), [["a"], ["b"], ["c"], ["d"]]);
         assert_eq!(words("echo $USER$5 5$"), [["echo", "", "5$"]]);
         let commands = parse("a && b >/x 2>&1; c >> y").unwrap();

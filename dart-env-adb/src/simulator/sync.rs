@@ -2,12 +2,7 @@
 
 use std::{io, sync::Arc};
 
-use super::{
-    files::File,
-    options::Hostile,
-    phone::Phone,
-    pipe::Pipe,
-};
+use super::{files::File, options::Hostile, phone::Phone, pipe::Pipe};
 use crate::wire::sync::{self, MAX_DATA, MAX_PATH};
 
 /// Longest file, bytes.

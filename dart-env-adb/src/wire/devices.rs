@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn both_forms_are_read() {
-        let list = parse(b"emulator-5554\toffline\nR58\tno permissions (user in plugdev?); see x\n");
+        let list =
+            parse(b"emulator-5554\toffline\nR58\tno permissions (user in plugdev?); see x\n");
         let states: Vec<_> = list.unwrap().into_iter().map(|info| info.state).collect();
         assert_eq!(states, [DeviceState::Offline, DeviceState::NoPermissions]);
         let long = b"ab12                   unauthorized usb:1-1 transport_id:3\n";

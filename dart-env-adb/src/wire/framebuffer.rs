@@ -59,11 +59,7 @@ impl Layout {
         Self {
             size,
             bytes_per_pixel: 2,
-            channels: [
-                Channel::new(11, 5),
-                Channel::new(5, 6),
-                Channel::new(0, 5),
-            ],
+            channels: [Channel::new(11, 5), Channel::new(5, 6), Channel::new(0, 5)],
         }
     }
 
@@ -208,7 +204,15 @@ mod tests {
     fn contradictions_are_refused() {
         let good = [1, 32, 8, 2, 1, 0, 8, 16, 8, 8, 8, 24, 8];
         assert!(parse(&header(&good)).is_ok());
-        for (at, value) in [(0, 3), (1, 8), (2, 7), (3, 0), (4, 1 << 20), (5, 32), (6, 9)] {
+        for (at, value) in [
+            (0, 3),
+            (1, 8),
+            (2, 7),
+            (3, 0),
+            (4, 1 << 20),
+            (5, 32),
+            (6, 9),
+        ] {
             let mut bad = good;
             bad[at] = value;
             assert!(parse(&header(&bad)).is_err(), "{at}");

@@ -119,7 +119,10 @@ impl Header {
         };
         let known = NAMES.iter().find(|(_, name)| name[..] == bytes[..4]);
         let Some((command, _)) = known else {
-            return Err(AdbError::malformed("unknown command", printable(&bytes[..4])));
+            return Err(AdbError::malformed(
+                "unknown command",
+                printable(&bytes[..4]),
+            ));
         };
         if number(5) != !number(0) {
             return Err(AdbError::malformed("wrong magic number", number(5)));

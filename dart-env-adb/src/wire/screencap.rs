@@ -29,10 +29,17 @@ const DAMAGED: [(&[u8], &[u8]); 2] = [
 /// # Errors
 /// [`Protocol`](dart_core::ErrorKind::Protocol) if there is none.
 pub fn raw(output: &[u8]) -> Result<Frame> {
-    let layout_of = |at: usize| output.get(at..).and_then(raw_layout).map(|(l, h)| (l, at + h));
+    let layout_of = |at: usize| {
+        output
+            .get(at..)
+            .and_then(raw_layout)
+            .map(|(l, h)| (l, at + h))
+    };
     // After a warning the picture begins at the start of some line.
     let lines = output.iter().take(MAX_WARNING).enumerate();
-    let starts = lines.filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    let starts = lines
+        .filter(|(_, byte)| **byte == b'\n')
+        .map(|(at, _)| at + 1);
     let found = std::iter::once(0).chain(starts).find_map(layout_of);
     match found {
         Some((layout, start)) => layout.frame(&output[start..]),
@@ -147,7 +154,13 @@ mod tests {
     }
 
     fn through_terminal(bytes: &[u8], ending: &[u8]) -> Vec<u8> {
-        let byte = |b: &u8| if *b == b'\n' { ending.to_vec() } else { vec![*b] };
+        let byte = |b: &u8| {
+            if *b == b'\n' {
+                ending.to_vec()
+            } else {
+                vec![*b]
+            }
+        };
         bytes.iter().flat_map(byte).collect()
     }
 

@@ -89,11 +89,7 @@ impl ShellReader {
     }
 
     /// Takes one header byte or as much data as there is; gives what is left of the input.
-    fn take<'a>(
-        &mut self,
-        input: &'a [u8],
-        events: &mut Vec<ShellEvent>,
-    ) -> Adb<&'a [u8]> {
+    fn take<'a>(&mut self, input: &'a [u8], events: &mut Vec<ShellEvent>) -> Adb<&'a [u8]> {
         if self.exited {
             return Err(AdbError::Complete);
         }

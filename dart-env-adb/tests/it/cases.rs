@@ -33,12 +33,18 @@ fn case_27_a_warning_comes_before_the_picture() {
             }
         }
         let commands = lab.phone.commands();
-        assert!(commands.iter().any(|line| line == "screencap -d '4630946'"), "{commands:?}");
+        assert!(
+            commands.iter().any(|line| line == "screencap -d '4630946'"),
+            "{commands:?}"
+        );
         let text = AdbConfig {
             display: Some("4; reboot".into()),
             ..lab.config()
         };
-        assert_eq!(AdbDevice::connect(text).await.unwrap_err().kind(), ErrorKind::Config);
+        assert_eq!(
+            AdbDevice::connect(text).await.unwrap_err().kind(),
+            ErrorKind::Config
+        );
     });
 }
 
@@ -73,11 +79,18 @@ fn case_29_text_beyond_ascii() {
         assert!(broken.code != 0 && !broken.stderr.is_empty());
         let mut device = lab.device().await;
         let text = "caf\u{e9}".to_owned();
-        let error = device.perform(&Action::Type { text: text.clone() }).await.unwrap_err();
+        let error = device
+            .perform(&Action::Type { text: text.clone() })
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidAction);
         assert!(error.to_string().contains("U+00E9"), "{error}");
         let with = Lab::new(Options::with_keyboard()).await;
-        with.device().await.perform(&Action::Type { text: text.clone() }).await.unwrap();
+        with.device()
+            .await
+            .perform(&Action::Type { text: text.clone() })
+            .await
+            .unwrap();
         assert_eq!(with.typed().await, text);
     });
 }
@@ -88,10 +101,23 @@ fn case_30_signs_that_shells_and_input_take_for_themselves() {
     with_adb("case 30", || async {
         let lab = Lab::new(Options::default()).await;
         let mut device = lab.device().await;
-        let texts = ["100%sure", "%s", "% s", "cost $5 $USER", "a+b@c.de", "'", "\\", "-d 1", "%%s s"];
+        let texts = [
+            "100%sure",
+            "%s",
+            "% s",
+            "cost $5 $USER",
+            "a+b@c.de",
+            "'",
+            "\\",
+            "-d 1",
+            "%%s s",
+        ];
         for text in texts {
             lab.phone.device().lock().await.performed.clear();
-            device.perform(&Action::Type { text: text.into() }).await.unwrap();
+            device
+                .perform(&Action::Type { text: text.into() })
+                .await
+                .unwrap();
             assert_eq!(lab.typed().await, text);
         }
     });

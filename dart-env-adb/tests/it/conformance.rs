@@ -3,17 +3,11 @@
 use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
-use dart_core::{
-    Action, DeviceEnvironment, DeviceEnvironmentConfig, Result, Split, Task, TaskId,
-};
+use dart_core::{Action, DeviceEnvironment, DeviceEnvironmentConfig, Result, Split, Task, TaskId};
 use dart_env_adb::{AdbConfig, AdbDevice, device::ScreenKind, simulator::Options};
 use dart_testkit::{
-    Breakable, Fault, Settings,
-    device::DeviceHarness,
-    device_conformance, environment,
-    environment::EnvironmentHarness,
-    environment_conformance,
-    task_driver::TaskDriverHarness,
+    Breakable, Fault, Settings, device::DeviceHarness, device_conformance, environment,
+    environment::EnvironmentHarness, environment_conformance, task_driver::TaskDriverHarness,
     task_driver_conformance,
 };
 

@@ -72,7 +72,11 @@ fn text_arrives_letter_by_letter_whatever_it_is() {
         assert_eq!(plain.typed().await, hard);
         let error = device.perform(&type_text("abc \u{e9}")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidAction);
-        assert_eq!(plain.typed().await, hard, "nothing of a refused text is typed");
+        assert_eq!(
+            plain.typed().await,
+            hard,
+            "nothing of a refused text is typed"
+        );
 
         let before = "com.android.inputmethod.latin/.LatinIME";
         let keyboard = Lab::new(Options::with_keyboard()).await;
@@ -106,7 +110,12 @@ fn a_turned_screen_is_noticed_and_touched_where_it_is() {
         let mut device = lab.device().await;
         lab.phone.faults().rotated = true;
         let target = lab.phone.device().lock().await.target;
-        let error = device.perform(&Action::Tap { at: target.center() }).await.unwrap_err();
+        let error = device
+            .perform(&Action::Tap {
+                at: target.center(),
+            })
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidAction);
         assert!(error.to_string().contains("turned"), "{error}");
         let frame = device.screenshot().await.unwrap().frame;
@@ -119,7 +128,14 @@ fn a_turned_screen_is_noticed_and_touched_where_it_is() {
         device.perform(&Action::Tap { at }).await.unwrap();
         assert!(lab.phone.device().lock().await.lit);
         lab.phone.faults().rotated = false;
-        assert!(device.perform(&Action::Tap { at: ScreenPx::new(5, 5) }).await.is_err());
+        assert!(
+            device
+                .perform(&Action::Tap {
+                    at: ScreenPx::new(5, 5)
+                })
+                .await
+                .is_err()
+        );
         device.screenshot().await.unwrap();
         let at = target.center();
         device.perform(&Action::Tap { at }).await.unwrap();
@@ -200,7 +216,10 @@ fn a_device_that_is_not_connected_yet_is_connected_to() {
     with_adb("connects", || async {
         let lab = Lab::apart(Options::default()).await;
         let mut device = AdbDevice::connect(lab.config()).await.unwrap();
-        assert_eq!(device.screenshot().await.unwrap().frame.size(), Size::new(60, 100));
+        assert_eq!(
+            device.screenshot().await.unwrap().frame.size(),
+            Size::new(60, 100)
+        );
         device.close().await.unwrap();
         let short = AdbConfig {
             recover_ms: 300,
@@ -210,7 +229,10 @@ fn a_device_that_is_not_connected_yet_is_connected_to() {
         assert!(error.to_string().contains("nosuch"), "{error}");
         let mut bad = lab.config();
         bad.server = "nonsense".into();
-        assert_eq!(AdbDevice::connect(bad).await.unwrap_err().kind(), ErrorKind::Config);
+        assert_eq!(
+            AdbDevice::connect(bad).await.unwrap_err().kind(),
+            ErrorKind::Config
+        );
     });
 }
 

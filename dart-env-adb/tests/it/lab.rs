@@ -1,10 +1,6 @@
 //! A real ADB server of the test's own, and simulated phones that it is connected to.
 
-use std::{
-    path::PathBuf,
-    process::Stdio,
-    time::Duration,
-};
+use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use dart_env_adb::{
     AdbConfig, AdbDevice, OwnServer,
@@ -31,7 +27,9 @@ fn find_adb() -> Option<PathBuf> {
 /// Why the suites on a real server are skipped, if they are; where `DART_TEST_REQUIRE` names `adb`,
 /// that is a failure.
 pub(crate) fn skipped() -> Option<String> {
-    let found = find_adb().map(drop).ok_or("adb is not installed".to_owned());
+    let found = find_adb()
+        .map(drop)
+        .ok_or("adb is not installed".to_owned());
     dart_testkit::suite::gate("adb", found)
 }
 
@@ -82,7 +80,10 @@ impl Lab {
     pub(crate) async fn new(options: Options) -> Self {
         let lab = Self::apart(options).await;
         lab.own.server().connect(&lab.phone.serial()).await.unwrap();
-        let wait = lab.target().wait_for(WaitFor::Device, Duration::from_secs(10)).await;
+        let wait = lab
+            .target()
+            .wait_for(WaitFor::Device, Duration::from_secs(10))
+            .await;
         wait.unwrap();
         lab
     }
@@ -114,8 +115,14 @@ impl Lab {
         let port = self.own.server().port().to_string();
         let mut command = Command::new(find_adb().unwrap());
         command.args(["-P", &port]).args(arguments);
-        command.env("HOME", self.own.home()).stdin(Stdio::null()).kill_on_drop(true);
-        let output = timeout(Duration::from_secs(60), command.output()).await.unwrap().unwrap();
+        command
+            .env("HOME", self.own.home())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let output = timeout(Duration::from_secs(60), command.output())
+            .await
+            .unwrap()
+            .unwrap();
         Said {
             code: output.status.code().unwrap(),
             stdout: output.stdout,

@@ -57,9 +57,16 @@ impl Device for Pad {
         let size = self.spec.screen;
         let mut rgb = vec![90; size.area() * 3];
         for (at, pixel) in rgb.chunks_exact_mut(3).enumerate() {
-            let (x, y) = ((at as u32 % size.width) as i32, (at as u32 / size.width) as i32);
+            let (x, y) = (
+                (at as u32 % size.width) as i32,
+                (at as u32 / size.width) as i32,
+            );
             if self.target.contains(ScreenPx::new(x, y)) {
-                pixel.copy_from_slice(if self.lit { &[0, 200, 10] } else { &[200, 13, 10] });
+                pixel.copy_from_slice(if self.lit {
+                    &[0, 200, 10]
+                } else {
+                    &[200, 13, 10]
+                });
             }
         }
         let mut observation = Observation::of(Frame::new(size, rgb)?);

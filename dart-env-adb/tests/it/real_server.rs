@@ -33,7 +33,10 @@ fn the_list_of_devices_shows_the_phone() {
         let said = lab.adb(&["connect", &lab.phone.serial()]).await;
         assert!(said.text().starts_with("connected to"), "{said:?}");
         let listed = lab.adb(&["devices", "-l"]).await.text();
-        assert!(listed.contains("device product:dart_phone model:dart_phone"), "{listed}");
+        assert!(
+            listed.contains("device product:dart_phone model:dart_phone"),
+            "{listed}"
+        );
         lab.target().wait_for(WaitFor::Device, limit).await.unwrap();
         let devices = server.devices().await.unwrap();
         assert_eq!(devices[0].serial, lab.phone.serial());
@@ -44,7 +47,10 @@ fn the_list_of_devices_shows_the_phone() {
         assert!(lab.target().features().await.unwrap().contains("shell_v2"));
         server.disconnect(&lab.phone.serial()).await.unwrap();
         assert!(server.devices().await.unwrap().is_empty());
-        assert_eq!(kind(server.disconnect("127.0.0.1:1").await), ErrorKind::Disconnected);
+        assert_eq!(
+            kind(server.disconnect("127.0.0.1:1").await),
+            ErrorKind::Disconnected
+        );
         while !tracker.next(limit).await.unwrap().is_empty() {}
         let nothing_new = tracker.next(Duration::from_millis(50)).await;
         assert_eq!(kind(nothing_new), ErrorKind::Timeout);
@@ -71,9 +77,19 @@ fn shells_give_output_errors_and_exit_codes() {
             assert_eq!(ours.text(), stdout);
             assert_eq!(theirs.text(), stdout);
             let said = String::from_utf8_lossy(&ours.stderr).into_owned();
-            assert!(said.contains(stderr) && theirs.stderr.contains(stderr), "{said} {theirs:?}");
+            assert!(
+                said.contains(stderr) && theirs.stderr.contains(stderr),
+                "{said} {theirs:?}"
+            );
         }
-        for word in ["it's", "$HOME \"x\" `y`", "a;b&&c|d", "100%s", "caf\u{e9} \u{4f60}", "\\n\n"] {
+        for word in [
+            "it's",
+            "$HOME \"x\" `y`",
+            "a;b&&c|d",
+            "100%s",
+            "caf\u{e9} \u{4f60}",
+            "\\n\n",
+        ] {
             let line = quote::join(&["echo", "-n", word]);
             assert_eq!(target.shell(&line).await.unwrap().text(), word);
         }
@@ -97,7 +113,12 @@ fn pictures_are_the_same_by_every_way() {
         assert_eq!(screencap::raw(&theirs.stdout).unwrap(), frame);
         assert_eq!(target.framebuffer().await.unwrap(), frame);
         let before = frame;
-        assert_eq!(lab.adb_phone(&["shell", "input", "tap", "25", "35"]).await.code, 0);
+        assert_eq!(
+            lab.adb_phone(&["shell", "input", "tap", "25", "35"])
+                .await
+                .code,
+            0
+        );
         assert_ne!(target.framebuffer().await.unwrap(), before, "a tap shows");
     });
 }
@@ -110,25 +131,40 @@ fn sixty_four_mebibytes_come_back_as_they_went() {
         let mut content = vec![0; 64 << 20];
         ChaCha8Rng::seed_from_u64(1).fill_bytes(&mut content);
         let hash = blake3::hash(&content);
-        target.push(&content, "/sdcard/ours.bin", 0o644).await.unwrap();
+        target
+            .push(&content, "/sdcard/ours.bin", 0o644)
+            .await
+            .unwrap();
         let stat = target.stat("/sdcard/ours.bin").await.unwrap();
         assert_eq!((stat.size as usize, stat.mode), (content.len(), 0o100_644));
-        let back = target.pull("/sdcard/ours.bin", content.len()).await.unwrap();
+        let back = target
+            .pull("/sdcard/ours.bin", content.len())
+            .await
+            .unwrap();
         assert_eq!(blake3::hash(&back), hash);
 
         let folder = tempfile::tempdir().unwrap();
         let (here, there) = (folder.path().join("a.bin"), folder.path().join("b.bin"));
         let name = |path: &std::path::Path| path.to_str().unwrap().to_owned();
         // What we pushed they pull, what they push we pull.
-        let pulled = lab.adb_phone(&["pull", "/sdcard/ours.bin", &name(&here)]).await;
+        let pulled = lab
+            .adb_phone(&["pull", "/sdcard/ours.bin", &name(&here)])
+            .await;
         assert_eq!(pulled.code, 0, "{pulled:?}");
         assert_eq!(blake3::hash(&std::fs::read(&here).unwrap()), hash);
-        let pushed = lab.adb_phone(&["push", &name(&here), "/sdcard/theirs.bin"]).await;
+        let pushed = lab
+            .adb_phone(&["push", &name(&here), "/sdcard/theirs.bin"])
+            .await;
         assert_eq!(pushed.code, 0, "{pushed:?}");
-        let length = target.pull_to("/sdcard/theirs.bin", &there, content.len()).await;
+        let length = target
+            .pull_to("/sdcard/theirs.bin", &there, content.len())
+            .await;
         assert_eq!(length.unwrap(), content.len());
         assert_eq!(blake3::hash(&std::fs::read(&there).unwrap()), hash);
-        target.push_file(&there, "/sdcard/d/again.bin", 0o600).await.unwrap();
+        target
+            .push_file(&there, "/sdcard/d/again.bin", 0o600)
+            .await
+            .unwrap();
         let names = target.list("/sdcard").await.unwrap();
         let names: Vec<_> = names.iter().map(|entry| entry.name.as_str()).collect();
         assert_eq!(names, ["d", "ours.bin", "theirs.bin"]);
@@ -142,15 +178,31 @@ fn files_that_are_not_there_or_too_long_are_errors() {
         let target = lab.target();
         assert!(!target.stat("/nowhere").await.unwrap().exists());
         assert!(target.stat("/sdcard").await.unwrap().is_folder());
-        assert_eq!(kind(target.pull("/nowhere", 10).await), ErrorKind::Unsupported);
-        assert_eq!(kind(target.push(b"x", "/sdcard", 0o644).await), ErrorKind::Unsupported);
-        target.push(&[5; 11], "/sdcard/eleven", 0o644).await.unwrap();
-        assert_eq!(kind(target.pull("/sdcard/eleven", 10).await), ErrorKind::Protocol);
+        assert_eq!(
+            kind(target.pull("/nowhere", 10).await),
+            ErrorKind::Unsupported
+        );
+        assert_eq!(
+            kind(target.push(b"x", "/sdcard", 0o644).await),
+            ErrorKind::Unsupported
+        );
+        target
+            .push(&[5; 11], "/sdcard/eleven", 0o644)
+            .await
+            .unwrap();
+        assert_eq!(
+            kind(target.pull("/sdcard/eleven", 10).await),
+            ErrorKind::Protocol
+        );
         let folder = tempfile::tempdir().unwrap();
         let local = folder.path().join("x");
         let pulled = target.pull_to("/sdcard/eleven", &local, 10).await;
         assert_eq!(kind(pulled), ErrorKind::Protocol);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no part is left");
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            0,
+            "no part is left"
+        );
         let nowhere = folder.path().join("no/such");
         let pulled = target.pull_to("/sdcard/eleven", &nowhere, 99).await;
         assert_eq!(kind(pulled), ErrorKind::Storage);
@@ -181,7 +233,9 @@ fn forwards_carry_bytes() {
         let lab = Lab::new(Options::default()).await;
         let target = lab.target();
         let port = target.forward("tcp:0", "tcp:9").await.unwrap().unwrap();
-        let mut socket = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let mut socket = tokio::net::TcpStream::connect(("127.0.0.1", port))
+            .await
+            .unwrap();
         socket.write_all(b"echo").await.unwrap();
         let mut back = [0; 4];
         socket.read_exact(&mut back).await.unwrap();
@@ -206,12 +260,20 @@ fn rights_and_restarts_are_asked_for() {
         target.reboot(None).await.unwrap();
         assert!(target.shell("true").await.is_err(), "it restarts");
         let limit = Duration::from_secs(10);
-        while lab.own.server().connect(&lab.phone.serial()).await.is_ok_and(|w| !w.contains("connected")) {
+        while lab
+            .own
+            .server()
+            .connect(&lab.phone.serial())
+            .await
+            .is_ok_and(|w| !w.contains("connected"))
+        {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         target.wait_for(WaitFor::Device, limit).await.unwrap();
         assert_eq!(target.shell("echo up").await.unwrap().text(), "up\n");
-        let never = target.wait_for(WaitFor::Recovery, Duration::from_millis(100)).await;
+        let never = target
+            .wait_for(WaitFor::Recovery, Duration::from_millis(100))
+            .await;
         assert_eq!(kind(never), ErrorKind::Timeout);
     });
 }
@@ -234,12 +296,17 @@ fn a_phone_that_refuses_the_key_is_unauthorized() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(15), states).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(15), states)
+            .await
+            .unwrap();
         let error = lab.target().shell("true").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unauthorized);
         assert!(error.to_string().contains("accept the key"), "{error}");
         let said = lab.adb_phone(&["shell", "true"]).await;
-        assert!(said.code == 1 && said.stderr.contains("unauthorized"), "{said:?}");
+        assert!(
+            said.code == 1 && said.stderr.contains("unauthorized"),
+            "{said:?}"
+        );
     });
 }
 
@@ -267,7 +334,10 @@ fn a_phone_that_goes_is_offline_or_gone_and_both_are_retryable() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let said = lab.adb_phone(&["shell", "true"]).await;
-        assert!(said.code == 1 && said.stderr.contains("offline"), "{said:?}");
+        assert!(
+            said.code == 1 && said.stderr.contains("offline"),
+            "{said:?}"
+        );
         let error = lab.impatient().shell("true").await.unwrap_err();
         assert!(error.to_string().contains("offline"), "{error}");
     });
@@ -277,13 +347,28 @@ fn a_phone_that_goes_is_offline_or_gone_and_both_are_retryable() {
 fn what_is_not_there_is_named() {
     with_adb("not found", || async {
         let lab = Lab::apart(Options::default()).await;
-        let error = lab.own.server().target("nosuch").unwrap().shell("true").await.unwrap_err();
+        let error = lab
+            .own
+            .server()
+            .target("nosuch")
+            .unwrap()
+            .shell("true")
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Disconnected);
-        assert!(error.to_string().contains("device 'nosuch' not found"), "{error}");
+        assert!(
+            error.to_string().contains("device 'nosuch' not found"),
+            "{error}"
+        );
         assert_eq!(kind(lab.own.server().target("a b")), ErrorKind::Config);
         let nobody = AdbServer::new("127.0.0.1", 1).version().await.unwrap_err();
         assert_eq!(nobody.kind(), ErrorKind::Disconnected);
-        assert!(nobody.to_string().contains("no ADB server answers at 127.0.0.1:1"), "{nobody}");
+        assert!(
+            nobody
+                .to_string()
+                .contains("no ADB server answers at 127.0.0.1:1"),
+            "{nobody}"
+        );
     });
 }
 

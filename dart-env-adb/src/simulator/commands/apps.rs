@@ -33,10 +33,9 @@ pub(super) async fn pm<D: Device>(phone: &Phone<D>, words: &[&str]) -> Output {
             let lines: Vec<_> = matching.map(|p| format!("package:{p}\n")).collect();
             Output::say(lines.concat())
         }
-        ["clear", package] => known(phone, package).await.map_or_else(
-            |failed| failed,
-            |()| Output::say("Success\n"),
-        ),
+        ["clear", package] => known(phone, package)
+            .await
+            .map_or_else(|failed| failed, |()| Output::say("Success\n")),
         _ => Output::fail(255, "Unknown command"),
     }
 }
@@ -46,7 +45,8 @@ async fn known<D: Device>(phone: &Phone<D>, package: &str) -> Result<(), Output>
     if packages(phone).await.iter().any(|known| known == package) {
         return Ok(());
     }
-    let words = format!("Error: Activity not started, unable to resolve Intent {{ pkg={package} }}");
+    let words =
+        format!("Error: Activity not started, unable to resolve Intent {{ pkg={package} }}");
     Err(Output::fail(1, words))
 }
 
@@ -57,7 +57,10 @@ async fn launch<D: Device>(phone: &Phone<D>, package: &str) -> Output {
     package.clone_into(&mut phone.state().front);
     let name = package.rsplit('.').next().unwrap_or(package).to_owned();
     let done = phone.perform(&[Action::OpenApp { name }]).await;
-    phone.state().log("ActivityTaskManager", &format!("START u0 {{pkg={package}}}"));
+    phone.state().log(
+        "ActivityTaskManager",
+        &format!("START u0 {{pkg={package}}}"),
+    );
     said(done)
 }
 
@@ -123,7 +126,9 @@ async fn broadcast<D: Device>(phone: &Phone<D>, words: &[&str]) -> Output {
         Some("clipper.set") if installed(CLIPBOARD) => {
             let text = extra(words, "text").unwrap_or_default();
             text.clone_into(&mut phone.state().clipboard);
-            Output::say("Broadcasting: Intent { act=clipper.set }\nBroadcast completed: result=-1, data=\"Text is copied into clipboard.\"\n")
+            Output::say(
+                "Broadcasting: Intent { act=clipper.set }\nBroadcast completed: result=-1, data=\"Text is copied into clipboard.\"\n",
+            )
         }
         _ => nobody,
     }
@@ -140,9 +145,9 @@ pub(super) fn ime<D>(phone: &Phone<D>, words: &[&str]) -> Output {
         ["enable" | "set", keyboard] if !known(keyboard) => {
             Output::fail(255, format!("Error: Unknown input method {keyboard}"))
         }
-        ["enable", keyboard] => {
-            Output::say(format!("Input method {keyboard}: now enabled for user #0\n"))
-        }
+        ["enable", keyboard] => Output::say(format!(
+            "Input method {keyboard}: now enabled for user #0\n"
+        )),
         ["set", keyboard] => {
             (*keyboard).clone_into(&mut phone.state().keyboard);
             Output::say(format!("Input method {keyboard} selected for user #0\n"))

@@ -61,7 +61,10 @@ async fn swipe<D: Device>(
 ) -> Result<()> {
     if from != to {
         let from_somewhere = Some(from);
-        let drag = Action::DragTo { from: from_somewhere, to };
+        let drag = Action::DragTo {
+            from: from_somewhere,
+            to,
+        };
         return phone.perform(&[Action::Swipe { from, to }, drag]).await;
     }
     if time >= LONG_PRESS {
@@ -90,8 +93,12 @@ async fn keys<D: Device>(phone: &Phone<D>, keys: &[&str]) -> Result<()> {
 
 /// What a key does, in order of preference.
 fn key_actions<D>(phone: &Phone<D>, key: &str) -> Vec<Action> {
-    let press = |key| Action::Press { key: Key::Named(key) };
-    let text = |text: &str| Action::Type { text: text.to_owned() };
+    let press = |key| Action::Press {
+        key: Key::Named(key),
+    };
+    let text = |text: &str| Action::Type {
+        text: text.to_owned(),
+    };
     let scroll = |direction| Action::Scroll {
         at: None,
         direction,

@@ -79,7 +79,9 @@ pub(crate) async fn run<D: Device>(phone: &Phone<D>, line: &str) -> Output {
 
 /// Two taps in a row at one place are one double tap.
 fn merge_taps(commands: &mut Vec<Simple>) {
-    let is_tap = |words: &[String]| words.first().is_some_and(|w| w == "input") && words.get(1).is_some_and(|w| w == "tap");
+    let is_tap = |words: &[String]| {
+        words.first().is_some_and(|w| w == "input") && words.get(1).is_some_and(|w| w == "tap")
+    };
     let mut at = 1;
     while at < commands.len() {
         if is_tap(&commands[at].words) && commands[at].words == commands[at - 1].words {
@@ -117,7 +119,14 @@ fn add<D>(phone: &Phone<D>, all: &mut Output, target: &Target, output: Output) {
             };
             content.extend(output.stdout);
             let (content, mode) = (content.into(), 0o100_644);
-            if let Err(reason) = state.files.put(path, File { content, mode, time: 0 }) {
+            if let Err(reason) = state.files.put(
+                path,
+                File {
+                    content,
+                    mode,
+                    time: 0,
+                },
+            ) {
                 all.stderr.extend(reason.bytes());
                 all.code = 1;
             }

@@ -9,12 +9,7 @@ use image::{
 };
 
 use super::Output;
-use crate::simulator::{
-    files::File,
-    options::UiFault,
-    phone::Phone,
-    services::rgba,
-};
+use crate::simulator::{files::File, options::UiFault, phone::Phone, services::rgba};
 
 const WARNING: &[u8] = b"[Warning] Multiple displays were found, but no display id was specified! Defaulting to the first display found, however this default is not guaranteed to be consistent across captures. A display id should be specified.\nA display id can be specified with the [-d display-id] option.\nSee \"dumpsys SurfaceFlinger --display-id\" for valid display IDs.\n";
 
@@ -47,7 +42,14 @@ pub(super) async fn screencap<D: Device>(phone: &Phone<D>, words: &[&str]) -> Ou
         return Output::say(picture);
     };
     let (content, mode) = (picture.into(), 0o100_644);
-    match phone.state().files.put(path, File { content, mode, time: 0 }) {
+    match phone.state().files.put(
+        path,
+        File {
+            content,
+            mode,
+            time: 0,
+        },
+    ) {
         Ok(()) => Output::default(),
         Err(reason) => Output::fail(1, reason),
     }
@@ -65,8 +67,7 @@ fn raw(frame: &Frame, header: usize, start: Vec<u8>) -> Vec<u8> {
 
 fn png(frame: &Frame) -> Result<Vec<u8>, image::ImageError> {
     let mut bytes = Cursor::new(Vec::new());
-    let encoder =
-        PngEncoder::new_with_quality(&mut bytes, CompressionType::Fast, FilterType::Sub);
+    let encoder = PngEncoder::new_with_quality(&mut bytes, CompressionType::Fast, FilterType::Sub);
     let (width, height) = (frame.size().width, frame.size().height);
     encoder.write_image(frame.rgb(), width, height, ExtendedColorType::Rgb8)?;
     Ok(bytes.into_inner())
@@ -113,7 +114,14 @@ fn dumped<D>(phone: &Phone<D>, path: &str, xml: &str) -> Output {
         return Output::say(format!("{xml}{words}"));
     }
     let (content, mode) = (xml.as_bytes().to_vec().into(), 0o100_644);
-    match phone.state().files.put(path, File { content, mode, time: 0 }) {
+    match phone.state().files.put(
+        path,
+        File {
+            content,
+            mode,
+            time: 0,
+        },
+    ) {
         Ok(()) => Output::say(words),
         Err(reason) => Output::fail(1, reason),
     }
