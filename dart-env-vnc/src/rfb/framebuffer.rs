@@ -5,9 +5,9 @@ use std::fmt;
 use dart_core::Size;
 
 use super::{
+    colour::{Colour, Layout},
     error::RfbError,
     limits::{MAX_PIXELS, MAX_SIDE},
-    pixel,
     wire::{Stop, Wire, check_limit},
 };
 
@@ -60,6 +60,44 @@ impl Area {
     /// Whether the pixel is inside.
     pub const fn contains(self, x: u16, y: u16) -> bool {
         x >= self.x && y >= self.y && x - self.x < self.width && y - self.y < self.height
+    }
+
+    /// Bytes of a row of pixels.
+    pub(crate) const fn row_bytes(self, layout: &Layout) -> usize {
+        self.width as usize * layout.bytes()
+    }
+
+    /// The `index`-th square of `side` pixels, row by row; those at the edges are cut. `None`
+    /// after the last.
+    pub(crate) fn tile(self, side: u16, index: u32) -> Option<Self> {
+        let columns = u32::from(self.width.div_ceil(side));
+        let row = index.checked_div(columns)?;
+        if row >= u32::from(self.height.div_ceil(side)) {
+            return None;
+        }
+        let (x, y) = ((index % columns) as u16 * side, row as u16 * side);
+        Some(Self {
+            x: self.x + x,
+            y: self.y + y,
+            width: side.min(self.width - x),
+            height: side.min(self.height - y),
+        })
+    }
+
+    /// A part of this rectangle, given from its corner; fails unless it lies inside.
+    pub(crate) fn part(self, part: Self) -> Result<Self, RfbError> {
+        let right = u32::from(part.x) + u32::from(part.width);
+        let bottom = u32::from(part.y) + u32::from(part.height);
+        if right > u32::from(self.width) || bottom > u32::from(self.height) {
+            return Err(RfbError::Malformed {
+                what: "a subrectangle lies outside its rectangle",
+            });
+        }
+        Ok(Self {
+            x: self.x + part.x,
+            y: self.y + part.y,
+            ..part
+        })
     }
 
     /// Fails unless the rectangle lies inside a screen of this size.
@@ -123,8 +161,8 @@ impl Framebuffer {
         std::mem::take(&mut self.damage)
     }
 
-    /// Remembers that `area` changes.
-    fn touch(&mut self, area: Area) {
+    /// Remembers that `area` changes. Painting itself does not: one rectangle is many strokes.
+    pub(crate) fn touch(&mut self, area: Area) {
         if area.pixels() == 0 {
             return;
         }
@@ -138,23 +176,52 @@ impl Framebuffer {
         (usize::from(y) * self.size.width as usize + usize::from(x)) * 3
     }
 
-    /// Paints `area` with pixels in wire format.
+    /// Some pixels of a row, to be painted. They must lie on the screen.
+    pub(crate) fn row_mut(&mut self, x: u16, y: u16, width: u16) -> &mut [u8] {
+        let start = self.offset(x, y);
+        &mut self.rgb[start..start + usize::from(width) * 3]
+    }
+
+    fn rows_mut(&mut self, area: Area) -> impl Iterator<Item = &mut [u8]> {
+        let stride = self.size.width as usize * 3;
+        let (left, width) = (usize::from(area.x) * 3, usize::from(area.width) * 3);
+        let rows = self.rgb.chunks_exact_mut(stride).skip(area.y.into());
+        let rows = rows.take(if width == 0 { 0 } else { area.height.into() });
+        rows.map(move |row| &mut row[left..left + width])
+    }
+
+    /// Paints `area` with rows of pixels.
+    pub(crate) fn draw(&mut self, area: Area, layout: &Layout, pixels: &[u8]) {
+        let length = area.row_bytes(layout).max(1);
+        for (row, pixels) in self.rows_mut(area).zip(pixels.chunks_exact(length)) {
+            layout.row(pixels, row);
+        }
+    }
+
+    /// Paints `area` with rows of colours.
+    pub(crate) fn draw_rgb(&mut self, area: Area, rgb: &[u8]) {
+        let length = (usize::from(area.width) * 3).max(1);
+        for (row, colours) in self.rows_mut(area).zip(rgb.chunks_exact(length)) {
+            row.copy_from_slice(colours);
+        }
+    }
+
+    /// Paints `area` with one colour.
+    pub(crate) fn fill(&mut self, area: Area, colour: Colour) {
+        for row in self.rows_mut(area) {
+            row.as_chunks_mut::<3>().0.fill(colour);
+        }
+    }
+
+    /// Paints pixels of the usual format, as a rectangle from a server would.
+    #[cfg(test)]
     pub(crate) fn paint(&mut self, area: Area, pixels: &[u8]) {
         self.touch(area);
-        let length = usize::from(area.width) * pixel::PixelFormat::BYTES;
-        if length == 0 {
-            return;
-        }
-        for (y, row) in (area.y..).zip(pixels.chunks_exact(length)) {
-            let start = self.offset(area.x, y);
-            let end = start + usize::from(area.width) * 3;
-            pixel::to_rgb(row, &mut self.rgb[start..end]);
-        }
+        self.draw(area, &Layout::Bgrx, pixels);
     }
 
     /// Copies the pixels at (`x`, `y`) to `to`; the two may overlap.
     pub(crate) fn copy(&mut self, x: u16, y: u16, to: Area) {
-        self.touch(to);
         let length = usize::from(to.width) * 3;
         let mut copy_row = |row: u16| {
             let from = self.offset(x, y + row);
@@ -225,6 +292,22 @@ mod tests {
     }
 
     #[test]
+    fn tiles_cover_a_rectangle_once() {
+        let area = Area {
+            x: 3,
+            y: 5,
+            width: 33,
+            height: 16,
+        };
+        let tiles = (0..).map_while(|index| area.tile(16, index));
+        let tiles = tiles.map(|tile| (tile.x, tile.y, tile.width, tile.height));
+        let expected = [(3, 5, 16, 16), (19, 5, 16, 16), (35, 5, 1, 16)];
+        assert_eq!(tiles.collect::<Vec<_>>(), expected);
+        assert_eq!(Area { width: 0, ..area }.tile(16, 0), None);
+        assert_eq!(Area { height: 0, ..area }.tile(16, 0), None);
+    }
+
+    #[test]
     fn damage_is_bounded() {
         let mut screen = Framebuffer::new(4, 4).unwrap();
         let dot = Area {
@@ -233,7 +316,7 @@ mod tests {
             ..Area::default()
         };
         for _ in 0..10_000 {
-            screen.paint(dot, &[0; 4]);
+            screen.touch(dot);
         }
         assert!(screen.take_damage().len() <= Framebuffer::MAX_DAMAGE);
         assert!(screen.take_damage().is_empty());

@@ -1,7 +1,8 @@
 //! Pixel formats (RFC 6143 §7.4).
 //!
-//! The server's own format is read, checked for nothing and replaced: the client asks for
-//! [`PixelFormat::WIRE`], which every true-colour and colour-mapped server must convert to.
+//! The server's own format is read and usually replaced: the client asks for
+//! [`PixelFormat::WIRE`], which every true-colour and colour-mapped server must convert to. Another
+//! format can be asked for, or the server's own be kept; then it is checked.
 
 use super::{
     error::RfbError,
@@ -21,9 +22,6 @@ pub struct PixelFormat {
 }
 
 impl PixelFormat {
-    /// Bytes of one pixel in [`WIRE`](Self::WIRE).
-    pub(crate) const BYTES: usize = 4;
-
     /// What we ask for: 32 bits, little-endian, bytes blue, green, red, unused. It is what all
     /// servers seen use natively, so that they need not convert.
     pub const WIRE: Self = Self {
@@ -34,6 +32,44 @@ impl PixelFormat {
         maximum: [255; 3],
         shift: [16, 8, 0],
     };
+
+    /// 16 bits, little-endian: 5 of red, 6 of green, 5 of blue.
+    pub const RGB565: Self = Self {
+        bits_per_pixel: 16,
+        depth: 16,
+        big_endian: false,
+        true_colour: true,
+        maximum: [31, 63, 31],
+        shift: [11, 5, 0],
+    };
+
+    /// 8 bits: 2 of blue, 3 of green, 3 of red.
+    pub const BGR233: Self = Self {
+        bits_per_pixel: 8,
+        depth: 8,
+        big_endian: false,
+        true_colour: true,
+        maximum: [7, 7, 3],
+        shift: [0, 3, 6],
+    };
+
+    /// 8 bits that number the colours of a map, which the server chooses and tells.
+    pub const MAPPED: Self = Self {
+        bits_per_pixel: 8,
+        depth: 8,
+        big_endian: false,
+        true_colour: false,
+        maximum: [0; 3],
+        shift: [0; 3],
+    };
+
+    /// The same with the bytes in the other order.
+    pub const fn swapped(self) -> Self {
+        Self {
+            big_endian: !self.big_endian,
+            ..self
+        }
+    }
 
     pub(crate) fn read(wire: &mut Wire<'_>) -> Result<Self, Stop> {
         let [bits_per_pixel, depth] = [wire.u8()?, wire.u8()?];
@@ -59,8 +95,13 @@ impl PixelFormat {
             u32::from(shift) + (u16::BITS - maximum.leading_zeros()) <= bits
         };
         let colours = self.maximum.into_iter().zip(self.shift);
-        let whole = matches!(bits, 8 | 16 | 32);
-        if whole && (!self.true_colour || colours.into_iter().all(inside)) {
+        let readable = match (bits, self.true_colour) {
+            (8 | 16 | 32, true) => colours.into_iter().all(inside),
+            // A map of more than 256 colours has not been seen.
+            (8, false) => true,
+            _ => false,
+        };
+        if readable {
             Ok(())
         } else {
             Err(RfbError::Malformed {
@@ -84,15 +125,6 @@ impl PixelFormat {
     }
 }
 
-/// Converts pixels of [`PixelFormat::WIRE`] to red, green, blue.
-pub(crate) fn to_rgb(wire: &[u8], rgb: &mut [u8]) {
-    let (pixels, _) = wire.as_chunks::<{ PixelFormat::BYTES }>();
-    let (colours, _) = rgb.as_chunks_mut::<3>();
-    for ([blue, green, red, _], to) in pixels.iter().zip(colours) {
-        *to = [*red, *green, *blue];
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,9 +139,17 @@ mod tests {
     }
 
     #[test]
-    fn blue_comes_first_on_the_wire() {
-        let mut rgb = [0; 6];
-        to_rgb(&[3, 2, 1, 0, 30, 20, 10, 255], &mut rgb);
-        assert_eq!(rgb, [1, 2, 3, 10, 20, 30]);
+    fn formats_that_cannot_be_read_are_refused() {
+        let with = |change: fn(&mut PixelFormat)| {
+            let mut format = PixelFormat::WIRE;
+            change(&mut format);
+            format.check()
+        };
+        assert_eq!(with(|_| ()), Ok(()));
+        assert!(with(|format| format.bits_per_pixel = 24).is_err());
+        assert!(with(|format| format.bits_per_pixel = 16).is_err());
+        assert!(with(|format| format.shift[0] = 25).is_err());
+        assert!(with(|format| format.shift[0] = 255).is_err());
+        assert!(with(|format| format.true_colour = false).is_err());
     }
 }

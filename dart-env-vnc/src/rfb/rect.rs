@@ -2,14 +2,20 @@
 //! rest.
 //!
 //! A rectangle is one unit of the stream, taken whole or not at all, except in the encodings that
-//! come piece by piece (Raw by rows): then [`Rects`] remembers how far it is. Messages
+//! come piece by piece (Raw by rows, Hextile and TRLE by tiles): then [`Rects`] remembers how far
+//! it is. Every encoding that can be decoded is, also one that was not offered: servers take that
+//! liberty. Messages
 //! are the session's affair, and so are pseudo-rectangles that do not concern pixels or the pointer:
 //! those are handed back as [`Progress::Pseudo`].
 
 use dart_core::Size;
 
 use super::{
-    encoding::{copy_rect, cursor, cursor::CursorImage, desktop_size, number, raw},
+    colour::Colours,
+    encoding::{
+        Inflater, alpha_cursor, copy_rect, cursor, cursor::CursorImage, desktop_size, hextile,
+        number, raw, rre, tight, tile::Flavour, trle, x_cursor, zlib, zrle,
+    },
     error::RfbError,
     framebuffer::{Area, Framebuffer},
     limits::{MAX_EMPTY_RECTS, MAX_REPAINTS, MAX_RESIZES},
@@ -70,11 +76,30 @@ impl Tally {
     }
 }
 
-/// A rectangle that comes piece by piece.
+/// A rectangle that comes piece by piece, and how far it is.
 #[derive(Clone, Copy, Debug)]
 enum Partial {
-    /// Raw: so many rows are done.
-    Raw { area: Area, done: u16 },
+    Raw {
+        area: Area,
+        rows: u16,
+    },
+    Hextile {
+        area: Area,
+        tiles: u32,
+        colours: hextile::Colours,
+    },
+    Trle {
+        area: Area,
+        tiles: u32,
+    },
+}
+
+/// What goes on from rectangle to rectangle.
+#[derive(Debug)]
+struct Streams {
+    zlib: Inflater,
+    tight: tight::Streams,
+    zrle: zrle::Zrle,
 }
 
 /// The screen, the pointer's shape, and what is needed to follow the rectangles that change them.
@@ -82,6 +107,8 @@ enum Partial {
 pub(crate) struct Rects {
     pub(crate) screen: Framebuffer,
     pub(crate) cursor: Option<CursorImage>,
+    colours: Colours,
+    streams: Streams,
     partial: Option<Partial>,
     tally: Tally,
 }
@@ -93,9 +120,20 @@ impl Rects {
         Ok(Self {
             screen,
             cursor: None,
+            colours: Colours::new(&format),
+            streams: Streams {
+                zlib: Inflater::default(),
+                tight: tight::Streams::default(),
+                zrle: zrle::Zrle::new(),
+            },
             partial: None,
             tally: Tally::default(),
         })
+    }
+
+    /// The colour map gets an entry: red, green, blue of 16 bits each.
+    pub(crate) fn set_colour(&mut self, index: u16, colour: [u16; 3]) {
+        self.colours.set(index, colour);
     }
 
     /// An update begins.
@@ -118,14 +156,15 @@ impl Rects {
     }
 
     fn resume(&mut self, partial: Partial, wire: &mut Wire<'_>) -> Result<Progress, Stop> {
-        match partial {
-            Partial::Raw { area, done } => {
-                let rows = raw::read(wire, area, done)?;
-                raw::decode(&rows, &mut self.screen);
-                let done = done + rows.count();
-                self.partial = (done < area.height).then_some(Partial::Raw { area, done });
-            }
-        }
+        self.partial = match partial {
+            Partial::Raw { area, rows } => self.read_rows(wire, area, rows)?,
+            Partial::Hextile {
+                area,
+                tiles,
+                colours,
+            } => self.read_hextile(wire, (area, tiles), colours)?,
+            Partial::Trle { area, tiles } => self.read_trle(wire, area, tiles)?,
+        };
         Ok(if self.partial.is_some() {
             Progress::Piece
         } else {
@@ -133,36 +172,178 @@ impl Rects {
         })
     }
 
+    fn read_rows(
+        &mut self,
+        wire: &mut Wire<'_>,
+        area: Area,
+        rows: u16,
+    ) -> Result<Option<Partial>, Stop> {
+        let layout = &self.colours.pixel;
+        let read = raw::read(wire, area, rows, layout)?;
+        raw::decode(&read, layout, &mut self.screen);
+        let rows = rows + read.count();
+        Ok((rows < area.height).then_some(Partial::Raw { area, rows }))
+    }
+
+    fn read_hextile(
+        &mut self,
+        wire: &mut Wire<'_>,
+        (area, tiles): (Area, u32),
+        before: hextile::Colours,
+    ) -> Result<Option<Partial>, Stop> {
+        let Some(part) = area.tile(hextile::SIDE, tiles) else {
+            return Ok(None);
+        };
+        let layout = &self.colours.pixel;
+        let tile = hextile::read(wire, part, before, layout)?;
+        let colours = hextile::decode(&tile, part, before, layout, &mut self.screen)?;
+        let tiles = tiles + 1;
+        Ok(area.tile(hextile::SIDE, tiles).map(|_| Partial::Hextile {
+            area,
+            tiles,
+            colours,
+        }))
+    }
+
+    fn read_trle(
+        &mut self,
+        wire: &mut Wire<'_>,
+        area: Area,
+        tiles: u32,
+    ) -> Result<Option<Partial>, Stop> {
+        let Some(part) = area.tile(trle::SIDE, tiles) else {
+            return Ok(None);
+        };
+        let tile = self.streams.zrle.tile();
+        let content = trle::read(wire, part, &self.colours.compact, tile)?;
+        trle::decode(content, part, tile, &mut self.screen);
+        let tiles = tiles + 1;
+        let next = area.tile(trle::SIDE, tiles);
+        Ok(next.map(|_| Partial::Trle { area, tiles }))
+    }
+
     fn start(&mut self, wire: &mut Wire<'_>) -> Result<Progress, Stop> {
         let area = Area::read(wire)?;
         let encoding = wire.i32()?;
-        match encoding {
-            number::RAW => {
-                self.count(area)?;
-                self.partial = Some(Partial::Raw { area, done: 0 });
-                return Ok(Progress::Piece);
+        let partial = match encoding {
+            number::RAW => Partial::Raw { area, rows: 0 },
+            number::HEXTILE => Partial::Hextile {
+                area,
+                tiles: 0,
+                colours: hextile::Colours::default(),
+            },
+            number::TRLE => {
+                self.streams.zrle.tile().forget_palette();
+                Partial::Trle { area, tiles: 0 }
             }
-            number::COPY_RECT => {
-                // The source is read before anything is counted: a unit is taken whole or not at all.
-                area.check_inside(self.screen.size())?;
+            _ => return self.read_whole(wire, area, encoding),
+        };
+        self.count(area)?;
+        self.partial = Some(partial);
+        Ok(Progress::Piece)
+    }
+
+    /// Takes a rectangle that is one unit. It is read before anything is counted or changed.
+    fn read_whole(
+        &mut self,
+        wire: &mut Wire<'_>,
+        area: Area,
+        encoding: i32,
+    ) -> Result<Progress, Stop> {
+        let layout = &self.colours.pixel;
+        let cursor = match encoding {
+            number::CURSOR => cursor::decode(&cursor::read(wire, area, layout)?, layout),
+            number::X_CURSOR => x_cursor::decode(&x_cursor::read(wire, area)?),
+            number::CURSOR_WITH_ALPHA => alpha_cursor::decode(&alpha_cursor::read(wire, area)?),
+            number::DESKTOP_SIZE => {
+                self.resize(area)?;
+                return Ok(Progress::Done);
+            }
+            number::LAST_RECT => return Ok(Progress::Last),
+            number::COPY_RECT | number::RRE | number::CORRE => {
+                return self.read_plain(wire, area, encoding);
+            }
+            number::ZLIB | number::TIGHT | number::TIGHT_PNG | number::ZRLE | number::ZYWRLE => {
+                return self.read_compressed(wire, area, encoding);
+            }
+            encoding => return Ok(Progress::Pseudo { area, encoding }),
+        };
+        self.cursor = Some(cursor);
+        self.tally.update.cursor = true;
+        Ok(Progress::Done)
+    }
+
+    fn read_plain(
+        &mut self,
+        wire: &mut Wire<'_>,
+        area: Area,
+        encoding: i32,
+    ) -> Result<Progress, Stop> {
+        area.check_inside(self.screen.size())?;
+        let variant = match encoding {
+            number::RRE => rre::Variant::Rre,
+            number::CORRE => rre::Variant::Corre,
+            _ => {
                 let source = copy_rect::read(wire, area, self.screen.size())?;
                 self.count(area)?;
                 copy_rect::decode(source, area, &mut self.screen);
+                return Ok(Progress::Done);
             }
-            number::CURSOR => {
-                self.cursor = Some(cursor::decode(&cursor::read(wire, area)?));
-                self.tally.update.cursor = true;
+        };
+        let read = rre::read(wire, area, variant, &self.colours.pixel)?;
+        self.count(area)?;
+        rre::decode(&read, area, &self.colours.pixel, &mut self.screen)?;
+        Ok(Progress::Done)
+    }
+
+    fn read_compressed(
+        &mut self,
+        wire: &mut Wire<'_>,
+        area: Area,
+        encoding: i32,
+    ) -> Result<Progress, Stop> {
+        area.check_inside(self.screen.size())?;
+        match encoding {
+            number::ZLIB => {
+                let data = zlib::read(wire, area)?;
+                self.count(area)?;
+                let (layout, stream) = (&self.colours.pixel, &mut self.streams.zlib);
+                zlib::decode(data, area, layout, stream, &mut self.screen)?;
             }
-            number::DESKTOP_SIZE => self.resize(area)?,
-            number::LAST_RECT => return Ok(Progress::Last),
-            encoding => return Ok(Progress::Pseudo { area, encoding }),
+            number::TIGHT | number::TIGHT_PNG => {
+                let variant = if encoding == number::TIGHT {
+                    tight::Variant::Tight
+                } else {
+                    tight::Variant::Png
+                };
+                let read = tight::read(wire, area, variant, &self.colours)?;
+                self.count(area)?;
+                let streams = &mut self.streams.tight;
+                streams.decode(&read, area, &self.colours, &mut self.screen)?;
+            }
+            _ => {
+                let data = zrle::read(wire, area)?;
+                self.count(area)?;
+                // The wavelet is not defined for pixels of a byte.
+                let wavelet = encoding == number::ZYWRLE && self.colours.pixel.bytes() > 1;
+                let flavour = if wavelet {
+                    Flavour::Zywrle
+                } else {
+                    Flavour::Zrle
+                };
+                let kind = (&self.colours.compact, flavour);
+                let zrle = &mut self.streams.zrle;
+                zrle.decode(data, area, kind, &mut self.screen)?;
+            }
         }
         Ok(Progress::Done)
     }
 
     fn count(&mut self, area: Area) -> Result<(), RfbError> {
         area.check_inside(self.screen.size())?;
-        self.tally.count(area, self.screen.size())
+        self.tally.count(area, self.screen.size())?;
+        self.screen.touch(area);
+        Ok(())
     }
 
     /// The screen has the size of `area` now; an equal size is no change.

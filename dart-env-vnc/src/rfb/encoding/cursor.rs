@@ -7,9 +7,10 @@ use std::fmt;
 use dart_core::{ScreenPx, Size};
 
 use super::super::{
+    colour::Layout,
+    error::RfbError,
     framebuffer::Area,
     limits::MAX_CURSOR_SIDE,
-    pixel::{PixelFormat, to_rgb},
     wire::{Stop, Wire, check_limit},
 };
 
@@ -20,7 +21,7 @@ pub struct CursorImage {
     pub size: Size,
     /// The pixel that points, from the top left of the shape.
     pub hotspot: ScreenPx,
-    /// Red, green, blue and opacity (0 or 255) of each pixel, rows top to bottom.
+    /// Red, green, blue and opacity of each pixel, rows top to bottom.
     pub rgba: Vec<u8>,
 }
 
@@ -28,6 +29,23 @@ impl fmt::Debug for CursorImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CursorImage({})", self.size)
     }
+}
+
+impl CursorImage {
+    /// A shape from its rectangle, whose position is the hotspot.
+    pub(crate) fn new(area: Area, rgba: Vec<u8>) -> Self {
+        Self {
+            size: Size::new(area.width.into(), area.height.into()),
+            hotspot: ScreenPx::new(area.x.into(), area.y.into()),
+            rgba,
+        }
+    }
+}
+
+/// Fails if the shape is larger than any pointer.
+pub(crate) fn check_sides(area: Area) -> Result<(), RfbError> {
+    let longest = area.width.max(area.height);
+    check_limit("cursor side", longest.into(), MAX_CURSOR_SIDE.into())
 }
 
 /// Pixels and mask as they came.
@@ -38,39 +56,35 @@ pub(crate) struct Shape<'a> {
     mask: &'a [u8],
 }
 
-/// Takes pixels and mask; the rectangle's position is the hotspot.
-pub(crate) fn read<'a>(wire: &mut Wire<'a>, area: Area) -> Result<Shape<'a>, Stop> {
-    let longest = area.width.max(area.height);
-    check_limit("cursor side", longest.into(), MAX_CURSOR_SIDE.into())?;
-    let pixels = wire.take(area.pixels() as usize * PixelFormat::BYTES)?;
+/// Takes pixels and mask; `layout` is that of a whole pixel.
+pub(crate) fn read<'a>(
+    wire: &mut Wire<'a>,
+    area: Area,
+    layout: &Layout,
+) -> Result<Shape<'a>, Stop> {
+    check_sides(area)?;
+    let pixels = wire.take(area.pixels() as usize * layout.bytes())?;
     let mask = wire.take(mask_stride(area) * usize::from(area.height))?;
     Ok(Shape { area, pixels, mask })
 }
 
-fn mask_stride(area: Area) -> usize {
+/// Bytes of a row of a mask.
+pub(crate) fn mask_stride(area: Area) -> usize {
     usize::from(area.width).div_ceil(8)
 }
 
 /// Joins pixels and mask.
-pub(crate) fn decode(shape: &Shape<'_>) -> CursorImage {
+pub(crate) fn decode(shape: &Shape<'_>, layout: &Layout) -> CursorImage {
     let Shape { area, pixels, mask } = *shape;
     let (width, stride) = (usize::from(area.width), mask_stride(area));
-    let mut rgba = vec![0; area.pixels() as usize * 4];
-    for (index, (from, to)) in pixels
-        .chunks_exact(PixelFormat::BYTES)
-        .zip(rgba.chunks_exact_mut(4))
-        .enumerate()
-    {
+    let mut rgba = Vec::with_capacity(area.pixels() as usize * 4);
+    for (index, pixel) in pixels.chunks_exact(layout.bytes()).enumerate() {
         let (x, y) = (index % width, index / width);
         let seen = mask[y * stride + x / 8] & (0x80 >> (x % 8)) != 0;
-        to_rgb(from, &mut to[..3]);
-        to[3] = if seen { 255 } else { 0 };
+        rgba.extend(layout.colour(pixel));
+        rgba.push(if seen { 255 } else { 0 });
     }
-    CursorImage {
-        size: Size::new(area.width.into(), area.height.into()),
-        hotspot: ScreenPx::new(area.x.into(), area.y.into()),
-        rgba,
-    }
+    CursorImage::new(area, rgba)
 }
 
 #[cfg(test)]
@@ -106,7 +120,10 @@ mod tests {
             0b0100_0000,
         ];
         let mut wire = Wire::new(&bytes);
-        let cursor = decode(&read(&mut wire, area).unwrap());
+        let cursor = decode(
+            &read(&mut wire, area, &Layout::Bgrx).unwrap(),
+            &Layout::Bgrx,
+        );
         assert_eq!(wire.left(), 0);
         assert_eq!(cursor.hotspot, ScreenPx::new(1, 0));
         assert_eq!(
@@ -117,7 +134,10 @@ mod tests {
 
     #[test]
     fn an_empty_cursor_is_an_invisible_one() {
-        let cursor = decode(&read(&mut Wire::new(&[]), Area::default()).unwrap());
+        let cursor = decode(
+            &read(&mut Wire::new(&[]), Area::default(), &Layout::Bgrx).unwrap(),
+            &Layout::Bgrx,
+        );
         assert_eq!(cursor.size, Size::new(0, 0));
     }
 
@@ -129,7 +149,7 @@ mod tests {
             ..Area::default()
         };
         assert!(matches!(
-            read(&mut Wire::new(&[]), area),
+            read(&mut Wire::new(&[]), area, &Layout::Bgrx),
             Err(Stop::Fault(_))
         ));
     }

@@ -29,6 +29,10 @@ pub(crate) const DESKTOP_SIZE: i32 = -223;
 pub(crate) const LAST_RECT: i32 = -224;
 /// The shape of the cursor: pixels and a mask.
 pub(crate) const CURSOR: i32 = -239;
+/// The shape of the cursor: two colours and two masks.
+pub(crate) const X_CURSOR: i32 = -240;
+/// The shape of the cursor: pixels with opacity.
+pub(crate) const CURSOR_WITH_ALPHA: i32 = -314;
 
 /// JPEG quality 0; 1 to 9 follow.
 pub(crate) const QUALITY_0: i32 = -32;

@@ -3,8 +3,8 @@
 //! Rows are taken as they arrive, so that a large rectangle is never held twice.
 
 use super::super::{
+    colour::Layout,
     framebuffer::{Area, Framebuffer},
-    pixel::PixelFormat,
     wire::{Stop, Wire},
 };
 
@@ -22,9 +22,15 @@ impl Rows<'_> {
     }
 }
 
-/// Takes as many whole rows of `area`, of which `done` were taken before, as have arrived.
-pub(crate) fn read<'a>(wire: &mut Wire<'a>, area: Area, done: u16) -> Result<Rows<'a>, Stop> {
-    let length = usize::from(area.width) * PixelFormat::BYTES;
+/// Takes as many whole rows of `area`, of which `done` were taken before, as have
+/// arrived; `layout` is that of a whole pixel.
+pub(crate) fn read<'a>(
+    wire: &mut Wire<'a>,
+    area: Area,
+    done: u16,
+    layout: &Layout,
+) -> Result<Rows<'a>, Stop> {
+    let length = area.row_bytes(layout);
     let missing = area.height.saturating_sub(done);
     if length == 0 || missing == 0 {
         return Ok(Rows {
@@ -51,8 +57,8 @@ pub(crate) fn read<'a>(wire: &mut Wire<'a>, area: Area, done: u16) -> Result<Row
 }
 
 /// Paints the rows.
-pub(crate) fn decode(rows: &Rows<'_>, screen: &mut Framebuffer) {
-    screen.paint(rows.area, rows.pixels);
+pub(crate) fn decode(rows: &Rows<'_>, layout: &Layout, screen: &mut Framebuffer) {
+    screen.draw(rows.area, layout, rows.pixels);
 }
 
 #[cfg(test)]
@@ -70,15 +76,15 @@ mod tests {
         let bytes = (1..=16).collect::<Vec<u8>>();
         let mut screen = Framebuffer::new(4, 4).unwrap();
         assert!(matches!(
-            read(&mut Wire::new(&bytes[..7]), area, 0),
+            read(&mut Wire::new(&bytes[..7]), area, 0, &Layout::Bgrx),
             Err(Stop::Incomplete)
         ));
         let mut wire = Wire::new(&bytes[..15]);
-        let first = read(&mut wire, area, 0).unwrap();
+        let first = read(&mut wire, area, 0, &Layout::Bgrx).unwrap();
         assert_eq!((first.count(), wire.taken()), (1, 8));
-        decode(&first, &mut screen);
-        let second = read(&mut Wire::new(&bytes[8..]), area, 1).unwrap();
-        decode(&second, &mut screen);
+        decode(&first, &Layout::Bgrx, &mut screen);
+        let second = read(&mut Wire::new(&bytes[8..]), area, 1, &Layout::Bgrx).unwrap();
+        decode(&second, &Layout::Bgrx, &mut screen);
         let mut expected = vec![0; 48];
         expected[15..21].copy_from_slice(&[3, 2, 1, 7, 6, 5]);
         expected[27..33].copy_from_slice(&[11, 10, 9, 15, 14, 13]);
