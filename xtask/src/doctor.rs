@@ -16,7 +16,7 @@ pub(crate) fn run() {
         ("xev", "tests of input on real servers"),
         ("x11vnc", "tests on a second VNC server"),
         ("python3", "fetching the MiniWoB++ pages"),
-        ("adb", "Android devices (not used yet)"),
+        ("adb", "Android devices and their tests"),
         ("nvidia-smi", "NVIDIA GPUs (not used yet)"),
         ("cargo-deny", "licence check of `cargo xtask ci`"),
     ] {

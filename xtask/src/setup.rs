@@ -15,6 +15,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("x11vnc", "x11vnc"),
     ("pip3", "python3-pip"),
     ("g++", "g++"),
+    ("adb", "adb"),
 ];
 
 /// Where the MiniWoB++ pages lie after `setup`; the default of the `miniwob` environment.
