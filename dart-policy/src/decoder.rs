@@ -23,7 +23,7 @@ use crate::{
         response::{Decoded, Prompts, ResponseInput, ResponseRows},
     },
     prompt::{PromptBuilder, frame_of},
-    sampler::{self, Draw},
+    sampler::{self, Draw, Rule},
     tokenizer::BEGIN,
 };
 
@@ -60,6 +60,8 @@ pub struct Decoder {
     cache: VecDeque<Arc<KeptPrompt>>,
     cache_bytes: usize,
     max_cache_bytes: usize,
+    /// See [`PolicyConfig::logit_step`](crate::PolicyConfig::logit_step).
+    logit_step: f32,
 }
 
 impl Decoder {
@@ -82,7 +84,13 @@ impl Decoder {
             cache: VecDeque::new(),
             cache_bytes: 0,
             max_cache_bytes,
+            logit_step: 0.0,
         })
+    }
+
+    /// Rounds logits before tokens are drawn, to multiples of `step`; 0 leaves them.
+    pub(crate) fn round_logits(&mut self, step: f32) {
+        self.logit_step = step;
     }
 
     /// The weights in use.
@@ -181,7 +189,7 @@ impl Decoder {
             request.decoded = decoded;
             let last = rows.start + rows.len - 1;
             let logits = &response.logits[last * vocabulary..(last + 1) * vocabulary];
-            if let Err(fault) = request.draw(logits, &self.grammar) {
+            if let Err(fault) = request.draw(logits, &self.grammar, self.logit_step) {
                 faults[request.prompt] = Some(fault);
             }
         }
@@ -419,10 +427,13 @@ impl Running {
         }
     }
 
-    fn draw(&mut self, logits: &[f32], grammar: &ActionGrammar) -> Result<()> {
+    fn draw(&mut self, logits: &[f32], grammar: &ActionGrammar, logit_step: f32) -> Result<()> {
         let allowed = grammar.allowed(self.state);
-        let temperature = self.sampling.temperature;
-        let draw = sampler::draw(logits, allowed, temperature, &mut self.random)?;
+        let rule = Rule {
+            temperature: self.sampling.temperature,
+            logit_step,
+        };
+        let draw = sampler::draw(logits, allowed, rule, &mut self.random)?;
         self.push(draw, grammar);
         Ok(())
     }

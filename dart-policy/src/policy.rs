@@ -30,7 +30,7 @@ const MAX_WEIGHT_BYTES: u64 = 4 << 30;
 pub const WEIGHTS_FILE: &str = "model.safetensors";
 
 /// How a policy serves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyConfig {
     /// Most requests computed together. Default 64: more do not go faster on a CPU.
@@ -45,6 +45,11 @@ pub struct PolicyConfig {
     pub max_cache_bytes: usize,
     /// Milliseconds after which a request is given up. Default 60,000.
     pub deadline_millis: u64,
+    /// For experiments: logits are rounded to multiples of this before a token is drawn, and the
+    /// rounded distribution is what is recorded, as by a rollout engine of low precision. The learner
+    /// has the exact one, so its importance weights have something to correct. Greedy decisions stay
+    /// exact. Default 0: not at all.
+    pub logit_step: f32,
 }
 
 impl Default for PolicyConfig {
@@ -55,6 +60,7 @@ impl Default for PolicyConfig {
             queue: 1024,
             max_cache_bytes: 64 << 20,
             deadline_millis: 60_000,
+            logit_step: 0.0,
         }
     }
 }
@@ -205,8 +211,13 @@ struct Server {
 
 impl Server {
     fn new(model: &VlmModel, config: &PolicyConfig, version: &Arc<AtomicU64>) -> Result<Self> {
+        if !(config.logit_step.is_finite() && config.logit_step >= 0.0) {
+            return Err(PolicyError::Config("logit_step").into());
+        }
+        let mut decoder = Decoder::new(model, PolicyVersion(0), config.max_cache_bytes)?;
+        decoder.round_logits(config.logit_step);
         Ok(Self {
-            decoder: Decoder::new(model, PolicyVersion(0), config.max_cache_bytes)?,
+            decoder,
             model: model.clone(),
             version: Arc::clone(version),
         })
