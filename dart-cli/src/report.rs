@@ -43,6 +43,17 @@ impl Stage {
     }
 }
 
+/// Held-out success while training goes on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CurvePoint {
+    /// Steps of training's environments until then.
+    pub environment_steps: u64,
+    /// Learner steps of reinforcement learning until then.
+    pub learner_steps: u64,
+    /// Held-out success.
+    pub held_out: Splits,
+}
+
 /// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -62,6 +73,12 @@ pub struct Summary {
     pub learner_steps: u64,
     /// Trajectories taken in, demonstrations not counted.
     pub trajectories: u64,
+    /// Steps of training's environments, those of demonstrations and evaluations not counted.
+    #[serde(default)]
+    pub environment_steps: u64,
+    /// Held-out success while training went on, if `evaluation.every_environment_steps` is set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curve: Vec<CurvePoint>,
     /// Held-out success at each stage.
     pub held_out: BTreeMap<Stage, Splits>,
 }

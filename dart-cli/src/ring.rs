@@ -1,17 +1,27 @@
 //! The ring at work: rollouts → batches → learner steps → new weights → rollouts.
 
-use std::{sync::Arc, time::Duration};
+mod counted;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail};
 use dart_core::{Batch, Commit, Curator, LearnerReport, PolicyVersion, fault};
 use dart_rollout::RolloutCluster;
 use tokio::time::Instant;
 
+use self::counted::CountedFactory;
 use crate::{
     config::ClockConfig,
     events::RunEvent,
     metrics::{CuratorRecord, Staleness, StepRecord},
     progress::Progress,
+    report::CurvePoint,
     session::Session,
 };
 
@@ -28,23 +38,30 @@ pub(crate) struct RingState {
     pub(crate) steps: u64,
     /// Seconds on the run's clock.
     pub(crate) seconds: f64,
+    /// Steps of the environments.
+    #[serde(default)]
+    pub(crate) environment_steps: u64,
 }
 
-/// Runs until the configured seconds or steps are over, or until a signal. Everything that was
-/// learnt is in the last checkpoint when this returns.
+/// Runs until the configured seconds or steps (of the learner or the environments) are over, or
+/// until a signal. Everything that was learnt is in the last checkpoint when this returns.
 pub(crate) async fn run(session: &mut Session, mut state: RingState) -> Result<RingState> {
     session.curator.start_at(session.version());
+    let factory = Arc::clone(&session.rollout_factory);
+    let factory = CountedFactory::new(factory, state.environment_steps);
+    let counter = factory.steps();
     let cluster = RolloutCluster::start(
         session.config.rollout.clone(),
-        Arc::clone(&session.rollout_factory),
+        Arc::new(factory),
         Arc::clone(&session.pool) as _,
         Arc::clone(&session.curator) as _,
         Some(Arc::new(session.events.clone())),
     )?;
     session.pool.watched_by(cluster.watchdog());
-    let trained = train(session, &cluster, &mut state).await;
+    let trained = train(session, &cluster, (&mut state, &counter)).await;
     session.curator.close();
     let report = cluster.shutdown().await;
+    state.environment_steps = counter.load(Ordering::Relaxed);
     tracing::info!(?report, "the cluster has stopped");
     trained?;
     session.checkpoint(state).await?;
@@ -54,7 +71,7 @@ pub(crate) async fn run(session: &mut Session, mut state: RingState) -> Result<R
 async fn train(
     session: &mut Session,
     cluster: &RolloutCluster,
-    state: &mut RingState,
+    (state, counter): (&mut RingState, &AtomicU64),
 ) -> Result<()> {
     let mut turn = Turn {
         before: state.seconds,
@@ -69,7 +86,28 @@ async fn train(
             return Ok(());
         };
         turn.step(session, state, batch).await?;
+        let before = state.environment_steps;
+        state.environment_steps = counter.load(Ordering::Relaxed);
+        if let Some(every) = session.config.evaluation.every_environment_steps
+            && before / every < state.environment_steps / every
+        {
+            evaluate(session, *state).await?;
+        }
     }
+}
+
+/// Adds a point to the curve.
+async fn evaluate(session: &mut Session, state: RingState) -> Result<()> {
+    session.pool.settled().await;
+    let episodes = session.config.evaluation.episodes;
+    let held_out = session.held_out();
+    let held_out = held_out.evaluate(session.policy(), episodes).await?;
+    session.summary.curve.push(CurvePoint {
+        environment_steps: state.environment_steps,
+        learner_steps: state.steps,
+        held_out,
+    });
+    Ok(())
 }
 
 /// The next batch, or `None` when training is over.
@@ -80,7 +118,10 @@ async fn next_batch(
     turn: &mut Turn,
 ) -> Result<Option<Batch>> {
     let limits = &session.config.training;
-    if state.steps >= limits.max_steps || state.seconds >= limits.max_seconds {
+    let acted = limits
+        .max_environment_steps
+        .is_some_and(|most| state.environment_steps >= most);
+    if acted || state.steps >= limits.max_steps || state.seconds >= limits.max_seconds {
         return Ok(None);
     }
     let until = Instant::now() + Duration::from_secs_f64(limits.max_seconds - state.seconds);
@@ -196,8 +237,10 @@ impl Turn {
     fn show(&mut self, session: &Session, state: &RingState) {
         let limits = &session.config.training;
         let seconds = self.before + self.start.elapsed().as_secs_f64();
-        let share =
-            (seconds / limits.max_seconds).max(state.steps as f64 / limits.max_steps as f64);
+        let budget = limits.max_environment_steps.unwrap_or(u64::MAX);
+        let share = (seconds / limits.max_seconds)
+            .max(state.steps as f64 / limits.max_steps as f64)
+            .max(state.environment_steps as f64 / budget as f64);
         let PolicyVersion(version) = session.version();
         self.progress.show(share, || {
             let status = session.curator.status();

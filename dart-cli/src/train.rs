@@ -34,6 +34,7 @@ pub(crate) async fn run(session: &mut Session, resume: bool) -> Result<()> {
     };
     let ring = ring::run(session, ring).await?;
     session.summary.learner_steps = ring.steps;
+    session.summary.environment_steps = ring.environment_steps;
     session.summary.trajectories = dart_core::Curator::status(&*session.curator).trajectories;
     if !session.cancel.is_cancelled() {
         evaluate(session, Stage::Final).await?;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a command-line tool talks to its user")]
 
+mod ablate;
 mod arrows;
 mod bench;
 mod check_cuda;
@@ -38,6 +39,7 @@ cargo xtask COMMAND
   bench [ARGS]    run the benchmarks
   bench-peer      measure the kernels beside torch and candle (installs torch into target/)
   crash [ARGS]    kill training again and again (--seeds N), prove that nothing is lost
+  ablate [ARGS]   the paper's ablations on the simulator (--seeds N, --steps N, --rows A,B)
   ci              everything that continuous integration runs, in the same order
   check-cuda      type-check the code for GPU tensors; needs no CUDA toolkit
   miri            the kernels' portable vectors under Miri
@@ -63,6 +65,7 @@ fn main() -> Result<()> {
         "bench" => bench::run(&rest),
         "bench-peer" => peers::run(),
         "crash" => crash::run(&rest),
+        "ablate" => ablate::run(&rest),
         "ci" => ci::run(),
         "miri" => miri::run(),
         "check-cuda" => check_cuda::run(),

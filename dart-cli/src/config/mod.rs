@@ -189,6 +189,9 @@ pub struct TrainingConfig {
     pub max_seconds: f64,
     /// Ends it after this many learner steps. Default 1,000,000: the seconds decide.
     pub max_steps: u64,
+    /// Ends it after this many steps of its environments, at the end of a learner step: a budget
+    /// that does not depend on how fast the machine is. Default none.
+    pub max_environment_steps: Option<u64>,
     /// Learner steps between two checkpoints. Default 50.
     pub checkpoint_every: u64,
     /// Checkpoints kept. Default 3.
@@ -203,6 +206,7 @@ impl Default for TrainingConfig {
         Self {
             max_seconds: 240.0,
             max_steps: 1_000_000,
+            max_environment_steps: None,
             checkpoint_every: 50,
             keep_checkpoints: 3,
             log_episodes: false,
@@ -221,6 +225,9 @@ pub struct EvaluationConfig {
     pub untrained_episodes: u64,
     /// Environments at once. Default 32.
     pub environments: usize,
+    /// Environment steps of training between two evaluations, whose results make the `curve` of
+    /// summary.json. Default none: they take time away from training.
+    pub every_environment_steps: Option<u64>,
     /// Which held-out splits. Default both.
     pub splits: Vec<Split>,
 }
@@ -231,6 +238,7 @@ impl Default for EvaluationConfig {
             episodes: 40,
             untrained_episodes: 10,
             environments: 32,
+            every_environment_steps: None,
             splits: vec![Split::Layouts, Split::Words],
         }
     }
@@ -278,6 +286,20 @@ impl RunConfig {
                 self.evaluation.environments as f64,
             ),
         ];
+        let budgets = [
+            (
+                "training.max_environment_steps",
+                self.training.max_environment_steps,
+            ),
+            (
+                "evaluation.every_environment_steps",
+                self.evaluation.every_environment_steps,
+            ),
+        ];
+        if let Some((key, _)) = budgets.iter().find(|(_, steps)| *steps == Some(0)) {
+            let remedy = "it must be above 0, or left out";
+            return Err(Fault::new(format!("{key} is 0")).remedy(remedy).into());
+        }
         if let Some((key, value)) = positive.iter().find(|(_, v)| !v.is_finite() || *v <= 0.0) {
             return Err(Fault::new(format!("{key} is {value}"))
                 .remedy("it must be above 0")

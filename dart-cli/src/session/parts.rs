@@ -50,7 +50,8 @@ pub(super) fn learner(config: &RunConfig, model: VlmModel) -> Result<LearnerHand
 pub(super) async fn store(config: &RunConfig, run: &RunDir) -> Result<Arc<dyn TrajectoryStore>> {
     Ok(match config.clock {
         ClockConfig::Real => Arc::new(SqliteStore::open_with(&run.store(), config.store).await?),
-        ClockConfig::Simulated { .. } => Arc::new(MemoryStore::new()),
+        // Nobody reads it after the run, and a long one would not fit.
+        ClockConfig::Simulated { .. } => Arc::new(MemoryStore::transient()),
     })
 }
 
