@@ -1,8 +1,9 @@
 //! What goes wrong inside this crate, and the one conversion to [`dart_core::Error`].
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dart_core::{BatchId, Error, ErrorKind, TaskId, TrajectoryId};
+use sqlx::migrate::MigrateError;
 
 /// Result inside the crate.
 pub(crate) type Result<T, E = CurationError> = std::result::Result<T, E>;
@@ -66,6 +67,10 @@ pub(crate) enum CurationError {
     Full { dir: PathBuf },
     #[error("{} holds no trajectories yet: there is no store", dir.display())]
     NoStore { dir: PathBuf },
+    #[error("{} is gone or empty, and with it what was stored", path.display())]
+    Destroyed { path: PathBuf },
+    #[error("{} is damaged ({what})", path.display())]
+    DamagedFile { path: PathBuf, what: String },
     #[error(
         "the trajectory store in {} was written by a newer version of this program (schema {found}, this one knows {known})", dir.display()
     )]
@@ -94,10 +99,10 @@ pub(crate) enum CurationError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    #[error("the database refused: {0}")]
+    #[error("the database refused: {}", brief(.0))]
     Database(#[from] sqlx::Error),
-    #[error("the database schema could not be brought up to date")]
-    Migration(#[from] sqlx::migrate::MigrateError),
+    #[error("the database schema could not be brought up to date: {}", short(&.0.to_string()))]
+    Migration(#[from] MigrateError),
     #[error("an earlier write failed: {0}")]
     Write(std::sync::Arc<Self>),
     #[error("the writer has ended")]
@@ -148,6 +153,8 @@ impl CurationError {
             Self::Io { .. }
             | Self::Corrupt { .. }
             | Self::Damaged(_)
+            | Self::Destroyed { .. }
+            | Self::DamagedFile { .. }
             | Self::Malformed { .. }
             | Self::Database(_)
             | Self::Migration(_)
@@ -160,12 +167,60 @@ impl CurationError {
     pub(crate) fn during(self, operation: &'static str) -> Error {
         let message = self.to_string();
         let error = Error::new(self.kind(), "dart-curation", operation, message);
-        match std::error::Error::source(&self) {
-            Some(cause) => {
+        match (&self, std::error::Error::source(&self)) {
+            // Their message has said it.
+            (Self::Database(_) | Self::Migration(_), _) | (_, None) => error,
+            (_, Some(cause)) => {
                 let cause = cause.to_string();
                 error.with("cause", cause).caused_by(self)
             }
-            None => error,
         }
     }
+
+    /// Names the file where SQLite says that it is not what SQLite wrote.
+    pub(crate) fn of_file(self, path: &Path) -> Self {
+        let what = match &self {
+            Self::Database(error) => damage(error),
+            Self::Migration(
+                MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _),
+            ) => damage(error),
+            _ => None,
+        };
+        match what {
+            Some(what) => Self::DamagedFile {
+                path: path.to_owned(),
+                what,
+            },
+            None => self,
+        }
+    }
+}
+
+/// Characters of what SQLite says that are passed on: it may quote the whole schema.
+const LONGEST: usize = 160;
+
+/// One short line.
+pub(crate) fn short(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+fn brief(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Database(error) => short(error.message()),
+        error => short(&error.to_string()),
+    }
+}
+
+/// What SQLite says of a damaged file: SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_IOERR_SHORT_READ.
+fn damage(error: &sqlx::Error) -> Option<String> {
+    let sqlx::Error::Database(error) = error else {
+        return None;
+    };
+    let code: i32 = error.code()?.parse().ok()?;
+    let damaged = matches!(code & 0xff, 11 | 26) || code == 522;
+    damaged.then(|| short(error.message()))
 }

@@ -52,6 +52,7 @@
 //! | [`suite`] | what the suites share: verdicts, settings, the runner |
 //! | [`fakes`] | small in-memory implementations |
 //! | [`faulty`] | a device that stalls, disconnects, hangs or panics when told to |
+//! | [`files`] | copies folders |
 //! | [`interrupt`] | drops futures half-way |
 //! | [`actions`], [`records`] | examples of actions, trajectories and batches |
 
@@ -66,6 +67,7 @@ pub mod device;
 pub mod environment;
 pub mod fakes;
 pub mod faulty;
+pub mod files;
 pub mod interrupt;
 pub mod learner;
 pub mod policy;

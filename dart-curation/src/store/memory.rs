@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     CheckpointRef, Claim, Fence, MAX_FAILURES, Quarantined, Seal, TrajectoryQuery, TrajectoryStore,
-    TrajectorySummary, Use,
+    TrajectorySummary, Use, protocol::lease_over,
 };
 use crate::error::{CurationError, Result as Checked};
 
@@ -126,6 +126,7 @@ impl Inner {
         for id in ids {
             self.check_claim(*id, owner)?;
         }
+        self.end_leases(ids)?;
         self.last_fence += 1;
         let fence = Fence(self.last_fence);
         let lease = Lease {
@@ -142,6 +143,42 @@ impl Inner {
             fence,
             trajectories: ids.to_vec(),
         })
+    }
+
+    /// Counts a lease that has run out as a failure of what is claimed anew.
+    fn end_leases(&mut self, ids: &[TrajectoryId]) -> Checked<()> {
+        let mut refusal = Ok(());
+        for id in ids {
+            let claim = self.rows.get(id).and_then(|row| row.claim);
+            let lease = claim.and_then(|fence| self.claims.get(&fence));
+            let Some(lease) = lease.filter(|lease| lease.until <= Instant::now()) else {
+                continue;
+            };
+            let reason = lease_over(&lease.owner);
+            // Each lease counts once.
+            if let Some(row) = self.rows.get_mut(id) {
+                row.claim = None;
+            }
+            if self.fail(*id, &reason) == Quarantined::Yes && refusal.is_ok() {
+                let why = format!("it is in quarantine: {reason}");
+                refusal = Err(CurationError::Unavailable(*id, why));
+            }
+        }
+        refusal
+    }
+
+    /// Counts a failure, and quarantines at the last one.
+    fn fail(&mut self, id: TrajectoryId, reason: &str) -> Quarantined {
+        let Some(row) = self.rows.get_mut(&id) else {
+            return Quarantined::Yes;
+        };
+        row.failures += 1;
+        if row.failures < MAX_FAILURES {
+            return Quarantined::NotYet(row.failures);
+        }
+        row.quarantined = Some(reason.to_owned());
+        row.claim = None;
+        Quarantined::Yes
     }
 
     fn end_claim(&mut self, claim: &Claim) {
@@ -257,17 +294,7 @@ impl TrajectoryStore for MemoryStore {
     }
 
     async fn fail(&self, id: TrajectoryId, reason: &str) -> Result<Quarantined> {
-        let mut inner = self.lock();
-        let Some(row) = inner.rows.get_mut(&id) else {
-            return Ok(Quarantined::Yes);
-        };
-        row.failures += 1;
-        if row.failures < MAX_FAILURES {
-            return Ok(Quarantined::NotYet(row.failures));
-        }
-        row.quarantined = Some(reason.to_owned());
-        row.claim = None;
-        Ok(Quarantined::Yes)
+        Ok(self.lock().fail(id, reason))
     }
 
     async fn seal(&self, seal: &Seal) -> Result<()> {

@@ -16,7 +16,8 @@ pub use self::{
         TrajectorySummary, Use,
     },
     sqlite::{
-        Audit, Retention, SqliteArchive, SqliteConfig, SqliteStore, StoreOverview, Synchronous,
+        Audit, FolderLock, Retention, SqliteArchive, SqliteConfig, SqliteStore, StoreOverview,
+        Synchronous,
     },
 };
 
@@ -38,7 +39,9 @@ pub use self::{
 /// 5. `seal` writes its uses and the checkpoint or nothing. A use by a claim that was taken over,
 ///    given back or voided by a restart is [`Stale`](dart_core::ErrorKind::Stale). A repetition
 ///    changes nothing.
-/// 6. A trajectory that failed [`MAX_FAILURES`] times is quarantined and not given out again.
+/// 6. A trajectory that failed [`MAX_FAILURES`] times is quarantined and not given out again. A
+///    lease that has run out when somebody claims the trajectory anew is a failure too. The end of
+///    the process is none: whoever stops a run three times has damaged nothing.
 /// 7. Calls run concurrently. A dropped future leaves no half of anything.
 /// 8. While the disk is full, writing calls wait (up to a limit); then they are
 ///    [`Exhausted`](dart_core::ErrorKind::Exhausted), and what was stored before is as it was.

@@ -7,6 +7,11 @@ use dart_core::{
 /// Failed attempts after which a trajectory is quarantined.
 pub const MAX_FAILURES: u32 = 3;
 
+/// Why an attempt failed that never came to an end.
+pub(super) fn lease_over(owner: &str) -> String {
+    format!("{owner} claimed it, and neither used it nor gave it back in time")
+}
+
 /// Which trajectories [`TrajectoryStore::list`](super::TrajectoryStore::list) names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrajectoryQuery {
@@ -29,7 +34,8 @@ impl Default for TrajectoryQuery {
 }
 
 impl TrajectoryQuery {
-    pub(super) fn matches(&self, trajectory: &Trajectory) -> bool {
+    /// Whether it names this trajectory, its limit aside.
+    pub fn matches(&self, trajectory: &Trajectory) -> bool {
         let reward = trajectory.outcome.reward();
         let success = reward.map(dart_core::Reward::is_success);
         self.task

@@ -147,6 +147,83 @@ async fn the_third_failure_is_the_last() {
     fails_three_times(&open(dir.path()).await).await;
 }
 
+/// Case: a lease that ran out used to cost nothing, so that what ends every attempt was tried for ever.
+async fn leases_that_run_out_count(store: &dyn TrajectoryStore) {
+    for id in 1..=2 {
+        store.put(Arc::new(trajectory(id))).await.unwrap();
+    }
+    let [bad, good] = [1, 2].map(TrajectoryId);
+    let mut late = Vec::new();
+    for attempt in 0..MAX_FAILURES {
+        // The other one fails only once.
+        let wish = if attempt == 0 {
+            vec![bad, good]
+        } else {
+            vec![bad]
+        };
+        late.push(
+            store
+                .claim(&wish, "stalled", Duration::from_millis(20))
+                .await
+                .unwrap(),
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let refused = store.claim(&[bad, good], "eager", HOUR).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Stale);
+    let said = refused.to_string();
+    assert!(
+        said.contains("quarantine") && said.contains("stalled"),
+        "{said}"
+    );
+    let found = store.list(&TrajectoryQuery::default()).await.unwrap();
+    let bad_row = found.iter().find(|found| found.id == bad).unwrap();
+    assert!(bad_row.quarantined.as_deref().unwrap().contains("stalled"));
+    let claim = store.claim(&[good], "eager", HOUR).await.unwrap();
+    // None of those whose time was over may still say that it has trained.
+    for (batch, claim) in late.into_iter().enumerate() {
+        let acknowledged = store
+            .seal(&seal(1, vec![used(batch as u64, 1, claim)]))
+            .await;
+        assert_eq!(acknowledged.unwrap_err().kind(), ErrorKind::Stale);
+    }
+    store.seal(&seal(1, vec![used(9, 1, claim)])).await.unwrap();
+    let found = store.list(&TrajectoryQuery::default()).await.unwrap();
+    let used_in = |id| found.iter().find(|found| found.id == id).unwrap().used_in;
+    assert_eq!((used_in(bad), used_in(good)), (None, Some(BatchId(9))));
+}
+
+#[tokio::test]
+async fn the_third_lease_that_runs_out_is_the_last() {
+    leases_that_run_out_count(&MemoryStore::new()).await;
+    let dir = tempfile::tempdir().unwrap();
+    leases_that_run_out_count(&open(dir.path()).await).await;
+}
+
+/// Whoever uses it in time has not failed, however late it is, and the end of a process is no failure.
+#[tokio::test]
+async fn only_leases_that_are_taken_over_count() {
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..=MAX_FAILURES {
+        let store = open(dir.path()).await;
+        store.put(Arc::new(trajectory(1))).await.unwrap();
+        store
+            .claim(&[TrajectoryId(1)], "killed", HOUR)
+            .await
+            .unwrap();
+        store.close().await.unwrap();
+    }
+    let store = open(dir.path()).await;
+    let short = store
+        .claim(&[TrajectoryId(1)], "slow", Duration::from_millis(20))
+        .await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    store
+        .seal(&seal(1, vec![used(0, 1, short.unwrap())]))
+        .await
+        .unwrap();
+}
+
 /// Waits until the store has let go of what it may.
 async fn settled(dir: &Path, bodies: u64) {
     let archive = SqliteArchive::open(dir).await.unwrap();
@@ -199,7 +276,7 @@ async fn what_nobody_needs_goes_with_its_images() {
         store.put(Arc::new(trajectory(7))).await.unwrap();
         let got = store.get(TrajectoryId(7)).await.unwrap().unwrap();
         assert_same(&got, &trajectory(7));
-        assert!(archive.audit().await.unwrap().problems.is_empty());
+        assert!(archive.audit().await.problems.is_empty());
     }
 }
 
@@ -251,7 +328,7 @@ async fn a_full_disk_holds_writers_back_and_harms_nothing() {
     let store = open(dir.path()).await;
     store.put(Arc::new(trajectory(1000))).await.unwrap();
     let archive = SqliteArchive::open(dir.path()).await.unwrap();
-    let audit = archive.audit().await.unwrap();
+    let audit = archive.audit().await;
     assert_eq!(audit.problems, Vec::<String>::new());
     assert_eq!(u128::from(audit.checked), stored + 1);
 }
@@ -313,7 +390,7 @@ async fn onlookers_see_what_a_live_store_writes() {
     assert_same(&got, &trajectory(2));
     assert_eq!(archive.overview().await.unwrap().trajectories, 2);
     store.close().await.unwrap();
-    let audit = archive.audit().await.unwrap();
+    let audit = archive.audit().await;
     assert_eq!((audit.checked, audit.problems.len()), (2, 0));
 }
 

@@ -217,6 +217,7 @@ async fn images_without_rows_do_no_harm() {
     store.close().await.unwrap();
     drop(store);
     for rows in [
+        "made",
         "trajectories.sqlite",
         "trajectories.sqlite-wal",
         "trajectories.sqlite-shm",

@@ -2,11 +2,17 @@
 
 use std::{path::Path, sync::Arc};
 
-use dart_core::{Trajectory, TrajectoryId};
+use dart_core::{TaskId, Trajectory, TrajectoryId};
 use serde::Serialize;
 use sqlx::{ConnectOptions, SqliteConnection};
 
-use super::{blobs::Blobs, lock, options, reader::Reader, schema};
+use super::{
+    audit::{self, Audit},
+    blobs::Blobs,
+    lock, options,
+    reader::Reader,
+    schema,
+};
 use crate::{
     error::{CurationError, Result},
     store::{CheckpointRef, TrajectoryQuery, TrajectorySummary},
@@ -41,15 +47,6 @@ pub struct StoreOverview {
     pub checkpoint: Option<u64>,
 }
 
-/// What reading everything found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Audit {
-    /// Trajectories that were read and compared with their checksums.
-    pub checked: u64,
-    /// What is wrong, one line each.
-    pub problems: Vec<String>,
-}
-
 /// The trajectories of a folder, to read from, also while a run writes to it. It takes no lock and
 /// changes nothing, except that a store of an older version is brought up to date if nobody uses it.
 pub struct SqliteArchive {
@@ -76,25 +73,40 @@ impl SqliteArchive {
     }
 
     async fn start(dir: &Path) -> Result<Self> {
+        schema::was_destroyed(dir)?;
         if !dir.join(schema::FILE).is_file() {
             return Err(CurationError::NoStore {
                 dir: dir.to_owned(),
             });
         }
-        let mut connection = look(dir).await?;
-        if schema::is_old(dir, &mut connection).await? {
-            drop(connection);
-            let held = lock::lock(dir)?;
-            let mut owner = options(dir).connect().await?;
-            schema::bring_up_to_date(dir, &mut owner).await?;
-            sqlx::Connection::close(owner).await?;
-            drop(held);
-            connection = look(dir).await?;
-        }
+        let connection = Self::connect(dir).await;
+        let connection = connection.map_err(|error| error.of_file(&dir.join(schema::FILE)))?;
         let blobs = Arc::new(Blobs::look(dir.join("blobs")));
         Ok(Self {
             reader: Reader::new(connection, blobs),
         })
+    }
+
+    async fn connect(dir: &Path) -> Result<SqliteConnection> {
+        let mut connection = look(dir).await?;
+        if schema::version(&mut connection).await? == 0 {
+            // Whoever makes it has not come far yet.
+            return Err(CurationError::NoStore {
+                dir: dir.to_owned(),
+            });
+        }
+        if !schema::is_old(dir, &mut connection).await? {
+            schema::check_tables(dir, &mut connection).await?;
+            return Ok(connection);
+        }
+        drop(connection);
+        let held = lock::lock(dir)?;
+        let mut owner = options(dir).connect().await?;
+        schema::check(dir, &mut owner).await?;
+        schema::bring_up_to_date(dir, &mut owner).await?;
+        sqlx::Connection::close(owner).await?;
+        drop(held);
+        look(dir).await
     }
 
     /// The trajectory, or `None` if there is none or its steps were let go.
@@ -110,6 +122,12 @@ impl SqliteArchive {
     pub async fn list(&self, query: &TrajectoryQuery) -> dart_core::Result<Vec<TrajectorySummary>> {
         let found = self.reader.list(query).await;
         found.map_err(|error| error.during("list trajectories"))
+    }
+
+    /// Every task of which something is stored, by name. Errors as `get`.
+    pub async fn tasks(&self) -> dart_core::Result<Vec<TaskId>> {
+        let found = self.reader.tasks().await;
+        found.map_err(|error| error.during("list tasks"))
     }
 
     /// The checkpoint pointer. Errors as `get`.
@@ -147,39 +165,15 @@ impl SqliteArchive {
         })
     }
 
-    /// Reads everything and compares it with its checksums. Errors as `get`, but not for what is
-    /// damaged: that is the finding.
-    pub async fn audit(&self) -> dart_core::Result<Audit> {
-        let audited = self.check().await;
-        audited.map_err(|error| error.during("check what is stored"))
+    /// Reads everything and compares it with its checksums. What is damaged is a finding and hides
+    /// nothing else.
+    pub async fn audit(&self) -> Audit {
+        audit::audit(&self.reader).await
     }
 
-    async fn check(&self) -> Result<Audit> {
-        let mut audit = Audit::default();
-        for pragma in ["PRAGMA integrity_check", "PRAGMA foreign_key_check"] {
-            let mut connection = self.reader.connection.lock().await;
-            let rows = sqlx::query(pragma).fetch_all(&mut *connection).await?;
-            let said = rows
-                .iter()
-                .map(|row| sqlx::Row::try_get::<String, _>(row, 0));
-            let bad = said.filter(|said| said.as_ref().is_ok_and(|said| said != "ok"));
-            audit
-                .problems
-                .extend(bad.map(|said| format!("{pragma}: {}", said.unwrap_or_default())));
-        }
-        let query = TrajectoryQuery {
-            limit: u32::MAX,
-            ..TrajectoryQuery::default()
-        };
-        for found in self.reader.list(&query).await? {
-            if found.has_body {
-                audit.checked += 1;
-                if let Err(error) = self.reader.get(found.id).await {
-                    audit.problems.push(format!("{}: {error}", found.id));
-                }
-            }
-        }
-        Ok(audit)
+    /// Every trajectory that can be found in a database, damaged or not, oldest first.
+    pub async fn salvage(&self) -> Vec<TrajectoryId> {
+        audit::find(&self.reader).await.ids
     }
 }
 

@@ -9,6 +9,22 @@ use std::{
 use super::blobs::io;
 use crate::error::{CurationError, Result};
 
+/// A folder that nobody else writes to while this lives. The process's end lets it go, also a crash.
+#[derive(Debug)]
+pub struct FolderLock(#[expect(dead_code, reason = "the lock is held by the open file")] File);
+
+impl FolderLock {
+    /// Locks the folder `dir`, which must exist, by its file `lock`.
+    ///
+    /// # Errors
+    /// [`Config`](dart_core::ErrorKind::Config) if another process holds it, which is named;
+    /// [`Storage`](dart_core::ErrorKind::Storage) if the file cannot be made.
+    pub fn take(dir: &Path) -> dart_core::Result<Self> {
+        let taken = lock(dir).map_err(|error| error.during("lock the folder"))?;
+        Ok(Self(taken))
+    }
+}
+
 /// Locks the folder `dir` until the returned file is dropped, also by a crash.
 pub(super) fn lock(dir: &Path) -> Result<File> {
     let path = dir.join("lock");

@@ -1,6 +1,7 @@
 //! [`SqliteStore`]: rows in SQLite, large images as files beside it.
 
 mod archive;
+mod audit;
 mod blobs;
 mod boot;
 mod cache;
@@ -17,6 +18,7 @@ mod schema;
 mod writer;
 
 use std::{
+    fs::File,
     path::Path,
     sync::{Arc, Mutex},
     time::Duration,
@@ -28,8 +30,10 @@ use sqlx::{ConnectOptions, sqlite::SqliteConnectOptions};
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::{
-    archive::{Audit, SqliteArchive, StoreOverview},
+    archive::{SqliteArchive, StoreOverview},
+    audit::Audit,
     config::{SqliteConfig, Synchronous},
+    lock::FolderLock,
     prune::Retention,
 };
 use self::{
@@ -51,8 +55,8 @@ const QUEUE: usize = 256;
 /// Keeps trajectories in `trajectories.sqlite` and `blobs/` of one folder, which it locks.
 ///
 /// Writes of concurrent calls share transactions. A runtime has to run while the store is used.
-/// Opening ends all claims of the process before, brings the schema up to date and removes image
-/// files that a crash left without a row. Others may look meanwhile: [`SqliteArchive`].
+/// Opening checks that the pages of the database fit together, ends all claims of the process before,
+/// brings the schema up to date and removes image files that a crash left without a row. Others may look meanwhile: [`SqliteArchive`].
 pub struct SqliteStore {
     orders: mpsc::Sender<Order>,
     reader: Reader,
@@ -74,7 +78,7 @@ impl SqliteStore {
     /// # Errors
     /// [`Config`](dart_core::ErrorKind::Config) if another process uses the folder, which is named,
     /// or a newer version of the program wrote it; [`Storage`](dart_core::ErrorKind::Storage) if
-    /// files cannot be made or read.
+    /// files cannot be made or read, or the database is damaged or was lost, naming it.
     pub async fn open(dir: impl AsRef<Path>) -> dart_core::Result<Self> {
         Self::open_with(dir, SqliteConfig::default()).await
     }
@@ -88,6 +92,12 @@ impl SqliteStore {
     async fn start(dir: &Path, config: SqliteConfig) -> Result<Self> {
         std::fs::create_dir_all(dir).map_err(io("create", dir))?;
         let lock = lock::lock(dir)?;
+        schema::was_destroyed(dir)?;
+        let started = Self::start_locked(dir, config, lock).await;
+        started.map_err(|error| error.of_file(&dir.join(schema::FILE)))
+    }
+
+    async fn start_locked(dir: &Path, config: SqliteConfig, lock: File) -> Result<Self> {
         let full = config.synchronous == Synchronous::Full;
         let folder = dir.join("blobs");
         let blobs = Blobs::open(folder.clone(), config.inline_kilobytes << 10, full)?;
@@ -96,7 +106,10 @@ impl SqliteStore {
             .create_if_missing(true)
             .synchronous(config.pragma());
         let mut connection = options.connect().await?;
+        schema::check(dir, &mut connection).await?;
         schema::bring_up_to_date(dir, &mut connection).await?;
+        schema::check_tables(dir, &mut connection).await?;
+        schema::note_made(dir)?;
         queue::void_claims(&mut connection).await?;
         prune::sweep(&mut connection, &folder).await?;
         let max_pages = config

@@ -23,7 +23,7 @@ use crate::error::{CurationError, Result};
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Retention {
     /// All of them.
-    All,
+    All {},
     /// The newest ones.
     Newest {
         /// How many.

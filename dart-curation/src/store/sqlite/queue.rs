@@ -6,7 +6,7 @@ use dart_core::{PolicyVersion, TrajectoryId, fault};
 use sqlx::Row;
 
 use super::{
-    super::{Claim, Fence, MAX_FAILURES, Quarantined, Seal, Use},
+    super::{Claim, Fence, MAX_FAILURES, Quarantined, Seal, Use, protocol::lease_over},
     boot::Moment,
     writer::Tx,
 };
@@ -26,10 +26,14 @@ pub(super) struct Wish {
     pub(super) lease: Duration,
 }
 
-/// Claims all or none. The inner error is of this wish alone, which has then written nothing.
+/// Claims all or none. The inner error is of this wish alone, which has then written nothing but
+/// that leases had run out.
 pub(super) async fn claim(tx: &mut Tx<'_>, wish: &Wish, now: &Moment) -> Result<Result<Claim>> {
     let ids = list(&wish.ids);
     if let Some(refusal) = refusal(tx, wish, &ids, now).await? {
+        return Ok(Err(refusal));
+    }
+    if let Some(refusal) = end_leases(tx, wish, &ids, now).await? {
         return Ok(Err(refusal));
     }
     let until = now.millis.saturating_add(wish.lease.as_millis() as i64);
@@ -92,6 +96,45 @@ async fn refusal(
     };
     let id = id.copied().unwrap_or(TrajectoryId(0));
     Ok(Some(CurationError::Unavailable(id, why)))
+}
+
+/// Counts a lease that has run out as a failure of what is claimed anew. Why the wish cannot be
+/// granted, if that was the last one for some of it.
+async fn end_leases(
+    tx: &mut Tx<'_>,
+    wish: &Wish,
+    ids: &str,
+    now: &Moment,
+) -> Result<Option<CurationError>> {
+    let over: Vec<(Vec<u8>, String)> = sqlx::query_as(
+        "SELECT trajectories.id, owner FROM json_each(?1)
+         JOIN trajectories ON trajectories.id = unhex(value)
+         JOIN claims ON fence = claim AND boot = ?2 AND until_ms <= ?3",
+    )
+    .bind(ids)
+    .bind(&now.boot)
+    .bind(now.millis)
+    .fetch_all(&mut **tx)
+    .await?;
+    let mut refusal = None;
+    for (id, owner) in over {
+        let wished = wish
+            .ids
+            .iter()
+            .find(|wished| wished.0.to_be_bytes()[..] == id[..]);
+        let Some(id) = wished else { continue };
+        // Each lease counts once.
+        sqlx::query("UPDATE trajectories SET claim = NULL WHERE id = ?1")
+            .bind(id.0.to_be_bytes().to_vec())
+            .execute(&mut **tx)
+            .await?;
+        let reason = lease_over(&owner);
+        if fail(tx, *id, &reason).await? == Quarantined::Yes && refusal.is_none() {
+            let why = format!("it is in quarantine: {reason}");
+            refusal = Some(CurationError::Unavailable(*id, why));
+        }
+    }
+    Ok(refusal)
 }
 
 /// Ends a claim without a use.

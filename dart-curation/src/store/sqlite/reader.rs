@@ -57,6 +57,20 @@ impl Reader {
         Ok(Some(Arc::new(trajectory)))
     }
 
+    /// Reads the row and, if they are there, the steps of a trajectory that something names.
+    /// `false` if the steps were let go.
+    pub(super) async fn check(&self, id: TrajectoryId) -> Result<bool> {
+        let row = sqlx::query(sqlx::AssertSqlSafe(format!("{SUMMARIES} WHERE id = ?1")))
+            .bind(id.0.to_be_bytes().to_vec())
+            .fetch_optional(&mut *self.connection.lock().await)
+            .await?;
+        let found = summary(&row.ok_or(CurationError::Damaged(id))?)?;
+        if found.has_body {
+            self.get(id).await?.ok_or(CurationError::Damaged(id))?;
+        }
+        Ok(found.has_body)
+    }
+
     async fn rows(&self, id: TrajectoryId) -> Result<Option<(Trajectory, Vec<StoredStep>)>> {
         let mut reader = self.connection.lock().await;
         let row = sqlx::query("SELECT * FROM trajectories WHERE id = ?1 AND body = 1")
@@ -132,6 +146,18 @@ impl Reader {
         .fetch_all(&mut *self.connection.lock().await)
         .await?;
         rows.iter().map(summary).collect()
+    }
+
+    pub(super) async fn tasks(&self) -> Result<Vec<TaskId>> {
+        let rows: Vec<(String,)> =
+            sqlx::query_as("SELECT DISTINCT task_id FROM trajectories ORDER BY task_id")
+                .fetch_all(&mut *self.connection.lock().await)
+                .await?;
+        // A damaged name is found when its trajectory is read.
+        Ok(rows
+            .into_iter()
+            .filter_map(|(name,)| TaskId::new(name).ok())
+            .collect())
     }
 
     pub(super) async fn after(&self, watermark: u64) -> Result<Vec<TrajectorySummary>> {
