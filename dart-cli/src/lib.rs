@@ -33,6 +33,7 @@ mod events;
 mod fault_points;
 mod held_out;
 mod metrics;
+mod prefill;
 mod progress;
 mod ring;
 mod session;

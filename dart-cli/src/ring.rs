@@ -188,7 +188,6 @@ impl Turn {
             .commit(Commit {
                 batch: id,
                 version,
-                checkpoint: None,
             })
             .await?;
         fault::point("batch.committed");

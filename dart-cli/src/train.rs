@@ -5,6 +5,7 @@ use dart_core::{Error, ErrorKind};
 use tokio::time::Instant;
 
 use crate::{
+    prefill,
     report::Stage,
     ring::{self, RingState},
     session::{RunState, Session},
@@ -66,6 +67,7 @@ async fn begin(session: &mut Session, done: Option<WarmStartReport>) -> Result<R
         let filled = warm_start::fill_pool(session).await?;
         tracing::info!(filled, "demonstrations entered the experience pool");
     }
+    prefill::run(session).await?;
     evaluate(session, Stage::WarmStart).await?;
     let ring = RingState::default();
     session.checkpoint(ring).await?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use dart_core::{EnvironmentFactory, Split, Task};
+use dart_curation::overlap::overlaps;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -31,6 +32,10 @@ impl World {
         factory: Arc<dyn EnvironmentFactory>,
         tasks: impl IntoIterator<Item = Task>,
     ) -> Result<Self> {
+        let tasks: Vec<Task> = tasks.into_iter().collect();
+        for overlap in overlaps(&tasks) {
+            tracing::warn!("{overlap}; its held-out success says nothing");
+        }
         let mut by_split = Tasks::new();
         for task in tasks {
             by_split.entry(task.split).or_default().push(Arc::new(task));

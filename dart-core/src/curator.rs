@@ -1,6 +1,6 @@
 //! [`Curator`]: the only stateful hub. Hands out rollouts, takes trajectories, makes batches.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -27,14 +27,12 @@ pub struct RolloutRequest {
 }
 
 /// Says that a batch has been trained on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// Which batch.
     pub batch: BatchId,
     /// The learner's version after it.
     pub version: PolicyVersion,
-    /// The checkpoint that contains it, if one was written with this commit.
-    pub checkpoint: Option<PathBuf>,
 }
 
 /// Where the curator stands, for progress displays.

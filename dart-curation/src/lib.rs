@@ -11,6 +11,7 @@
 //! | [`rollout_number`], [`trajectory_length`], [`staleness`], [`sampler`], [`groups`], [`pool`] | the adaptive pieces: pure functions and plain state, one file each, each with its own switch |
 //! | [`advantage`], [`overlong`] | rewards become advantages: which estimate, and what length costs |
 //! | [`collate`], [`imitation_batch`] | groups and demonstrations become batches |
+//! | [`hints`], [`overlap`] | hints are taken out before storing; what is trained on and held out too |
 //! | [`config`] | every choice, with the reason for its default |
 //! | [`event`] | what the event log is told |
 //! | [`store`] | where trajectories are kept: SQLite with content-addressed images, or memory |
@@ -21,6 +22,8 @@ pub mod advantage;
 pub mod config;
 pub mod event;
 pub mod groups;
+pub mod hints;
+pub mod overlap;
 pub mod overlong;
 pub mod pool;
 pub mod rollout_number;

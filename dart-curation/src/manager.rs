@@ -245,15 +245,6 @@ impl Curator for DataManager {
             Pending::Already => return Ok(()),
         }
         self.update(|ledger| ledger.commit(&commit));
-        let name = commit
-            .checkpoint
-            .as_deref()
-            .and_then(std::path::Path::file_name);
-        if let Some(name) = name {
-            let name = name.to_string_lossy().into_owned();
-            let checkpoint = self.checkpoint()?;
-            self.seal(checkpoint, name, PolicyVersion(0)).await?;
-        }
         Ok(())
     }
 

@@ -38,6 +38,9 @@ pub struct PoolConfig {
     pub choice: PoolChoice,
     /// Successes kept for one task and seed; the oldest leaves. Default 4.
     pub per_instance: usize,
+    /// Successes kept for one task, over all its seeds; the oldest leaves. Default 256: eight for
+    /// each of the 32 instances that the warm start shows.
+    pub per_task: usize,
     /// Successes kept in all; the oldest leaves. Default 4096.
     pub capacity: usize,
     /// Versions after which a success leaves; 0 means never. Default 0: one collected beforehand
@@ -54,6 +57,7 @@ impl Default for PoolConfig {
             from_rollouts: false,
             choice: PoolChoice::Random,
             per_instance: 4,
+            per_task: 256,
             capacity: 4096,
             max_age_versions: 0,
             max_uses: 0,
@@ -72,9 +76,9 @@ impl PoolConfig {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        if self.per_instance == 0 || self.capacity == 0 {
+        if self.per_instance == 0 || self.per_task == 0 || self.capacity == 0 {
             return Err(CurationError::BadSetting {
-                key: "pool.per_instance, pool.capacity",
+                key: "pool.per_instance, pool.per_task, pool.capacity",
                 rule: "are at least 1; pool.enabled = false turns the pool off",
             });
         }
@@ -90,6 +94,8 @@ pub enum Provenance {
     Demonstration,
     /// It was brought in from another run.
     Imported,
+    /// It was brought in, and a hint was taken out of its instruction.
+    ImportedWithoutHint,
     /// It is a rollout of this run.
     Rollout,
 }
@@ -207,13 +213,23 @@ impl Pool {
         if self.entries(task, seed).count() > config.per_instance {
             left.extend(self.remove_first(task, seed));
         }
-        while self.len > config.capacity {
-            let Some((task, seed)) = self.oldest_instance() else {
-                break;
-            };
+        while self.of_task(task) > config.per_task
+            && let Some((_, seed)) = self.oldest_instance(|other| other == task)
+        {
+            left.extend(self.remove_first(task, seed));
+        }
+        while self.len > config.capacity
+            && let Some((task, seed)) = self.oldest_instance(|_| true)
+        {
             left.extend(self.remove_first(&task, seed));
         }
         left
+    }
+
+    /// Successes of one task, over all its seeds.
+    pub fn of_task(&self, task: &TaskId) -> usize {
+        let seeds = self.instances.get(task).into_iter();
+        seeds.flat_map(BTreeMap::values).map(VecDeque::len).sum()
     }
 
     /// A success of this task and seed, counted as used once more, and those that left because
@@ -276,9 +292,11 @@ impl Pool {
         Some(first.trajectory)
     }
 
-    fn oldest_instance(&self) -> Option<(TaskId, u64)> {
+    /// Where the oldest success of all such tasks is.
+    fn oldest_instance(&self, among: impl Fn(&TaskId) -> bool) -> Option<(TaskId, u64)> {
         self.instances
             .iter()
+            .filter(|(task, _)| among(task))
             .flat_map(|(task, seeds)| {
                 seeds
                     .iter()
@@ -361,15 +379,16 @@ mod tests {
         #[test]
         fn bounds_hold_and_nothing_is_lost_silently(
             added in prop::collection::vec((0u8..3, 0u64..3), 1..60),
-            per_instance in 1usize..4, capacity in 1usize..10,
+            per_instance in 1usize..4, per_task in 1usize..6, capacity in 1usize..10,
         ) {
-            let config = PoolConfig { per_instance, capacity, ..PoolConfig::default() };
+            let config = PoolConfig { per_instance, per_task, capacity, ..PoolConfig::default() };
             let mut pool = Pool::default();
             let mut gone = 0;
             for (n, (t, seed)) in added.iter().enumerate() {
                 gone += pool.add(&config, (&task(*t), *seed), entry(n as u128), PolicyVersion(0)).len();
                 prop_assert!(pool.len() <= capacity);
                 prop_assert!(pool.entries(&task(*t), *seed).count() <= per_instance);
+                prop_assert!(pool.of_task(&task(*t)) <= per_task);
                 prop_assert_eq!(pool.trajectories().count(), pool.len());
                 prop_assert_eq!(pool.len() + gone, n + 1);
             }

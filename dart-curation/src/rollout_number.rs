@@ -131,6 +131,15 @@ mod tests {
     }
 
     proptest! {
+        /// Rates of k successes in n rollouts, against integers: floor(9n/k − 7).
+        #[test]
+        fn the_formula_in_integers(n in 1u32..40, k in 0u32..40) {
+            let k = k.min(n);
+            let number = rollout_number(&RolloutNumberConfig::default(), f64::from(k) / f64::from(n));
+            let expected = if 5 * k < 3 * n { 8 } else { (9 * n / k - 7).clamp(2, 8) };
+            prop_assert_eq!(number, expected, "{} of {}", k, n);
+        }
+
         #[test]
         fn better_tasks_never_get_more(a in 0.0f64..=1.0, b in 0.0f64..=1.0) {
             let config = RolloutNumberConfig::default();

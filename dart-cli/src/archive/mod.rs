@@ -23,5 +23,6 @@ mod export;
 mod format;
 mod import;
 mod inspect;
+mod read;
 
-pub(crate) use self::{export::export, import::import, inspect::inspect};
+pub(crate) use self::{export::export, import::import, inspect::inspect, read::Exported};

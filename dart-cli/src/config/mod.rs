@@ -1,6 +1,8 @@
 //! [`RunConfig`]: one TOML file describes one experiment.
 
 mod load;
+mod prefill;
+mod presets;
 
 use std::path::Path;
 
@@ -9,18 +11,20 @@ use dart_curation::{CurationConfig, SqliteConfig};
 use dart_policy::{ModelConfig, PolicyConfig};
 use dart_rollout::{PoolConfig, RolloutConfig};
 use dart_trainer::TrainerConfig;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 pub use load::{from_text, load};
+pub use prefill::PrefillConfig;
 
 use crate::{fault::Fault, simulated::Latencies};
 
 /// The experiment that runs when none is named.
 pub const DEFAULT_CONFIG: &str = "configs/sim-cpu.toml";
 
-/// One experiment.
+/// One experiment. In a file, `trainer.preset` chooses a whole method: the loss, and what is left
+/// out in `curation.advantage` and `curation.overlong`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(remote = "Self", default, deny_unknown_fields)]
 pub struct RunConfig {
     /// Name of the experiment; run folders are named after it.
     pub name: String,
@@ -36,6 +40,8 @@ pub struct RunConfig {
     pub policy: PolicySection,
     /// Imitation of scripted experts before reinforcement learning.
     pub warm_start: WarmStartConfig,
+    /// What the experience pool is filled with beforehand.
+    pub prefill: PrefillConfig,
     /// What is rolled out and what is trained on.
     pub curation: CurationConfig,
     /// How trajectories are stored, and how long.
@@ -60,6 +66,7 @@ impl Default for RunConfig {
             model: ModelConfig::default(),
             policy: PolicySection::default(),
             warm_start: WarmStartConfig::default(),
+            prefill: PrefillConfig::default(),
             curation: CurationConfig::default(),
             store: SqliteConfig::default(),
             rollout: RolloutConfig::default(),
@@ -241,6 +248,20 @@ impl Default for EvaluationConfig {
             every_environment_steps: None,
             splits: vec![Split::Layouts, Split::Words],
         }
+    }
+}
+
+impl Serialize for RunConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RunConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut table = toml::Table::deserialize(deserializer)?;
+        presets::complete(&mut table);
+        Self::deserialize(toml::Value::Table(table)).map_err(D::Error::custom)
     }
 }
 

@@ -4,5 +4,6 @@
 
 mod durable;
 mod mistakes;
+mod prefill;
 mod program;
 mod ring;

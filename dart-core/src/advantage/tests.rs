@@ -140,7 +140,7 @@ fn dr_grpo_and_rloo() {
     assert_close(&got, &numbers(&golden["outputs"]["rloo_adv_seq"]), PEERS);
 }
 
-fn whitened(rows: Vec<Vec<f64>>) -> Vec<f64> {
+fn whitened(rows: &[Vec<f64>]) -> Vec<f64> {
     let mut all = rows.concat();
     whiten(&mut all);
     all
@@ -153,13 +153,15 @@ fn reinforce_plus_plus_with_and_without_baseline() {
     let rewards = numbers(&golden["inputs"]["outcome_reward"]);
     let returns = rewards.iter().zip(&lengths);
     let returns = returns.map(|(reward, length)| discounted_outcome(*reward, *length, 1.0));
+    let returns: Vec<_> = returns.collect();
     let expected = rows(&golden, &numbers(&golden["outputs"]["rfpp_adv"])).concat();
-    assert_close(&whitened(returns.collect()), &expected, PEERS);
+    assert_close(&whitened(&returns), &expected, PEERS);
     let centred = of_groups(&golden, centred_advantages);
     let centred = centred.iter().zip(&lengths);
     let centred = centred.map(|(advantage, length)| vec![*advantage; *length]);
+    let centred: Vec<_> = centred.collect();
     let expected = rows(&golden, &numbers(&golden["outputs"]["rfpp_base_adv"])).concat();
-    assert_close(&whitened(centred.collect()), &expected, PEERS);
+    assert_close(&whitened(&centred), &expected, PEERS);
 }
 
 #[test]
@@ -184,10 +186,10 @@ fn generalised_advantages_and_returns() {
     let returns: Vec<f64> = estimates.iter().flat_map(|e| e.returns.clone()).collect();
     let expected = numbers(&golden["outputs"]["verl_gae_returns"]);
     assert_close(&returns, &rows(&golden, &expected).concat(), PEERS);
-    let advantages = estimates.into_iter().map(|e| e.advantages).collect();
+    let advantages: Vec<_> = estimates.into_iter().map(|e| e.advantages).collect();
     let expected = numbers(&golden["outputs"]["verl_gae_g0.99_l0.95_whitened_adv"]);
     assert_close(
-        &whitened(advantages),
+        &whitened(&advantages),
         &rows(&golden, &expected).concat(),
         PEERS,
     );

@@ -11,6 +11,7 @@ mod credit;
 mod damage;
 mod durable;
 mod full_disk;
+mod kept;
 mod manager;
 mod properties;
 mod recovery;

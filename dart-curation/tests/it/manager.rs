@@ -21,7 +21,6 @@ fn commit(batch: u64, version: u64) -> Commit {
     Commit {
         batch: BatchId(batch),
         version: PolicyVersion(version),
-        checkpoint: None,
     }
 }
 

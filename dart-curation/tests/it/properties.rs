@@ -133,7 +133,6 @@ impl World {
         let commit = Commit {
             batch: batch.id,
             version: PolicyVersion(self.version),
-            checkpoint: None,
         };
         self.manager.commit(commit).await.unwrap();
         let snapshot = self.manager.snapshot().await.unwrap();

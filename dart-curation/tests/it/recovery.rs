@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dart_core::{Commit, Curator, PolicyVersion};
-use dart_curation::{DataManager, MemoryStore, SqliteStore, TrajectoryQuery, TrajectoryStore};
+use dart_curation::{DataManager, MemoryStore, SqliteStore, TrajectoryStore};
 
 use crate::{
     common::{answer, group, manager_on, plain, request, scored},
@@ -48,7 +48,6 @@ async fn nothing_finished_is_lost(store: Arc<dyn TrajectoryStore>) {
     let commit = Commit {
         batch: batch.id,
         version: PolicyVersion(1),
-        checkpoint: None,
     };
     restored.commit(commit).await.unwrap();
     seal(&restored).await;
@@ -89,7 +88,6 @@ async fn the_bounds_hold_for_what_is_taken_in() {
         let commit = Commit {
             batch: batch.id,
             version: PolicyVersion(version),
-            checkpoint: None,
         };
         manager.commit(commit).await.unwrap();
     }
@@ -101,24 +99,4 @@ async fn the_bounds_hold_for_what_is_taken_in() {
     // Two groups of two for each of two batches: staleness 0 and 1.
     assert_eq!((recovered.taken_in, recovered.left), (8, 2));
     assert!(restored.status().groups_ready <= 4);
-}
-
-#[tokio::test]
-async fn a_commit_may_name_its_checkpoint() {
-    let store: Arc<dyn TrajectoryStore> = Arc::new(MemoryStore::new());
-    let manager = manager_on(plain(), store.clone());
-    for _ in 0..2 {
-        group(&manager, &[1.0, 0.0], PolicyVersion(0)).await;
-    }
-    let batch = manager.next_batch().await.unwrap().unwrap();
-    let commit = Commit {
-        batch: batch.id,
-        version: PolicyVersion(1),
-        checkpoint: Some("run/checkpoints/v000001".into()),
-    };
-    manager.commit(commit).await.unwrap();
-    let pointer = store.pointer().await.unwrap().unwrap();
-    assert_eq!((pointer.version.0, &*pointer.name), (1, "v000001"));
-    let found = store.list(&TrajectoryQuery::default()).await.unwrap();
-    assert!(found.iter().all(|found| found.used_in == Some(batch.id)));
 }

@@ -14,7 +14,6 @@ fn commit(batch: BatchId, version: u64) -> Commit {
     Commit {
         batch,
         version: PolicyVersion(version),
-        checkpoint: None,
     }
 }
 

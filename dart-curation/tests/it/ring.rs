@@ -78,7 +78,6 @@ async fn train(manager: &DataManager, batches: u64) -> BTreeSet<dart_core::Traje
         let commit = Commit {
             batch: batch.id,
             version: PolicyVersion(version),
-            checkpoint: None,
         };
         manager.commit(commit).await.unwrap();
     }

@@ -112,7 +112,6 @@ impl Ring {
         let commit = Commit {
             batch: batch.id,
             version: self.version,
-            checkpoint: None,
         };
         within(self.deadline, "commit", self.curator.commit(commit)).await??;
         Ok(Some(batch))

@@ -105,7 +105,6 @@ async fn a_ring_of_fakes_learns_to_click_the_square() {
         let commit = Commit {
             batch: batch.id,
             version: report.version,
-            checkpoint: None,
         };
         curator.commit(commit).await.unwrap();
     }
