@@ -1,6 +1,6 @@
 //! The commands: what each does, and on which runtime.
 
-use std::{future::Future, path::Path, process::ExitCode};
+use std::{future::Future, io::IsTerminal, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -18,7 +18,9 @@ use crate::{
     report::Stage,
     run_dir::RunDir,
     session::Session,
-    show, signals, train,
+    show, signals,
+    terminal::{self, ReaderLeft, tell},
+    train,
     wiring::World,
 };
 
@@ -30,14 +32,16 @@ pub fn main() -> ExitCode {
                 .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn")),
         )
         .with_writer(std::io::stderr)
+        // Colours are for people who look at it now; a line that nobody reads is no reason to panic.
+        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
+        .log_internal_errors(false)
         .init();
-    let done = run_command(Cli::parse().command);
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {}", fault::one_line(&error));
+    match run_command(Cli::parse().command) {
+        Err(error) if !error.is::<ReaderLeft>() => {
+            tell!("error: {}", fault::one_line(&error));
             ExitCode::from(fault::exit_code(&error))
         }
+        _ => ExitCode::SUCCESS,
     }
 }
 
@@ -72,20 +76,20 @@ fn train_command(args: &TrainArgs, world: Option<World>) -> Result<()> {
         (resolve(&args.config)?, None)
     };
     if args.dry_run {
-        print!("{}", config.to_toml()?);
-        return Ok(());
+        return terminal::print(config.to_toml()?);
     }
     let world = world.map_or_else(|| World::of(&config.environment), Ok)?;
     let run = match run {
-        Some(run) => run,
+        Some(run) => run.locked()?,
         None => new_run(&args.config, &config)?,
     };
     let resume = args.resume;
     block_on(config.clock, move |cancel| async move {
-        eprintln!("run folder: {}", run.path().display());
+        tell!("run folder: {}", run.path().display());
         let mut session = Session::open(config, run, world, cancel).await?;
         let trained = train::run(&mut session, resume).await;
-        print!("{}", session.summary.table());
+        // The run is over, whether anybody reads its table or not.
+        let _ = terminal::print(session.summary.table());
         let closed = session.close().await;
         trained.and(closed)
     })
@@ -131,8 +135,8 @@ fn eval(args: &EvalArgs) -> Result<()> {
             .await?;
         session.summary.held_out.insert(Stage::Final, splits);
         session.write_summary()?;
-        print!("{}", session.summary.table());
-        session.close().await
+        session.close().await?;
+        terminal::print(session.summary.table())
     })
 }
 
@@ -159,17 +163,7 @@ async fn show_command(args: ShowArgs) -> Result<()> {
     let given = args.trajectory.map(|text| text.parse()).transpose()?;
     let store = SqliteArchive::open(run.store()).await?;
     if args.list {
-        let query = TrajectoryQuery {
-            limit: 1000,
-            ..TrajectoryQuery::default()
-        };
-        for found in store.list(&query).await? {
-            println!(
-                "{} {} seed {} {:?} {} steps",
-                found.id, found.task, found.seed, found.outcome, found.steps
-            );
-        }
-        return Ok(());
+        return list(&store).await;
     }
     let id = which(&store, given).await?;
     let trajectory = store.get(id).await?.ok_or_else(|| {
@@ -183,7 +177,22 @@ async fn show_command(args: ShowArgs) -> Result<()> {
         .out
         .unwrap_or_else(|| run.path().join("show").join(id.to_string()));
     show::write(&trajectory, &out)?;
-    println!("{}", out.join("index.html").display());
+    terminal::print(format_args!("{}\n", out.join("index.html").display()))
+}
+
+/// All that is stored, the latest first.
+async fn list(store: &SqliteArchive) -> Result<()> {
+    let query = TrajectoryQuery {
+        limit: u32::MAX,
+        ..TrajectoryQuery::default()
+    };
+    for found in store.list(&query).await? {
+        let outcome = show::words::outcome(found.outcome);
+        let (id, task, seed, steps) = (found.id, found.task, found.seed, found.steps);
+        terminal::print(format_args!(
+            "{id} {task} seed {seed}, {outcome}, {steps} steps\n"
+        ))?;
+    }
     Ok(())
 }
 

@@ -60,7 +60,7 @@ fn pass(name: &'static str) {
     if (plan.name == "*" || plan.name == name)
         && PASSED.fetch_add(1, Ordering::SeqCst) + 1 == plan.count
     {
-        eprintln!("fault point {name}: ends here");
+        crate::terminal::tell!("fault point {name}: ends here");
         let me = rustix::process::getpid();
         // Nothing runs after this: no destructor, no flush.
         let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);

@@ -13,10 +13,8 @@
 //! | [`simulated`] | latencies on the simulated clock |
 
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::print_stdout,
-    reason = "a command-line program talks to its user"
-)]
+// `println!` panics where nobody reads: see `terminal`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod archive;
 pub mod args;
@@ -40,6 +38,7 @@ mod session;
 mod signals;
 mod train;
 mod warm_start;
+mod terminal;
 mod wiring;
 
 pub use commands::{main, run};

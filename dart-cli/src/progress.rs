@@ -7,6 +7,8 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::terminal::tell;
+
 /// Pause between two lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
@@ -42,7 +44,7 @@ impl Progress {
             bar.set_message(message());
         } else if self.last.is_none_or(|last| last.elapsed() >= LINE_EVERY) {
             self.last = Some(Instant::now());
-            eprintln!("{} {}%: {}", self.name, permille / 10, message());
+            tell!("{} {}%: {}", self.name, permille / 10, message());
         }
     }
 
@@ -51,6 +53,6 @@ impl Progress {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
-        eprintln!("{}: {message}", self.name);
+        tell!("{}: {message}", self.name);
     }
 }

@@ -34,10 +34,11 @@ pub enum Stage {
 }
 
 impl Stage {
-    const fn title(self) -> &'static str {
+    /// Its name: in `summary.json`, in the log and in the table.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Untrained => "untrained",
-            Self::WarmStart => "warm start",
+            Self::WarmStart => "warm_start",
             Self::Final => "final",
         }
     }
@@ -104,7 +105,7 @@ impl Summary {
             stages.iter().flat_map(|(_, s)| s.families.keys()).collect();
         let _ = write!(table, "\nheld-out success, {split:<10}");
         for (stage, _) in &stages {
-            let _ = write!(table, "{:>12}", stage.title());
+            let _ = write!(table, "{:>12}", stage.name());
         }
         table.push('\n');
         for family in families {
@@ -154,6 +155,14 @@ mod tests {
             "{json}"
         );
         assert_eq!(serde_json::from_str::<Summary>(&json).unwrap(), summary());
+    }
+
+    #[test]
+    fn a_stage_has_one_name() {
+        for stage in [Stage::Untrained, Stage::WarmStart, Stage::Final] {
+            let json = serde_json::to_value(stage).unwrap();
+            assert_eq!(json, stage.name());
+        }
     }
 
     #[test]

@@ -185,16 +185,13 @@ impl Turn {
         let version = report.version;
         session
             .curator
-            .commit(Commit {
-                batch: id,
-                version,
-            })
+            .commit(Commit { batch: id, version })
             .await?;
         fault::point("batch.committed");
         if due {
             session.checkpoint(*state).await?;
         }
-        self.record(session, state, &report, samples)?;
+        self.record(session, state, &report, samples);
         self.guard(&report)
     }
 
@@ -204,7 +201,7 @@ impl Turn {
         state: &RingState,
         report: &LearnerReport,
         samples: usize,
-    ) -> Result<()> {
+    ) {
         let status = session.curator.status();
         session.events.push(&RunEvent::LearnerStep {
             version: report.version.0,
@@ -220,9 +217,8 @@ impl Turn {
             staleness: Some(self.staleness),
             curator: Some(CuratorRecord::from(&status)),
             metrics: &report.metrics,
-        })?;
+        });
         self.show(session, state);
-        Ok(())
     }
 
     fn guard(&mut self, report: &LearnerReport) -> Result<()> {

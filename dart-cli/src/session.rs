@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::parts::{is_full, learner, move_files, policies, reset_folder, store};
 use crate::{
+    archive::mending,
     config::{ClockConfig, RunConfig},
     demonstrations::Experts,
     events::{EventFile, RunEvent},
@@ -28,6 +29,7 @@ use crate::{
     ring::RingState,
     run_dir::{JsonLines, RunDir},
     simulated::SlowFactory,
+    terminal::tell,
     warm_start::WarmStartReport,
     wiring::World,
 };
@@ -69,6 +71,8 @@ pub(crate) struct Session {
     checkpoints: CheckpointDir,
     run: RunDir,
     version: PolicyVersion,
+    /// Seconds of training before this process went on, and when it did.
+    trained: (f64, Instant),
 }
 
 impl Session {
@@ -112,6 +116,7 @@ impl Session {
         Ok(Self {
             metrics: run.lines("metrics.jsonl")?,
             version: PolicyVersion(0),
+            trained: (0.0, Instant::now()),
             config,
             cancel,
             learner,
@@ -210,7 +215,7 @@ impl Session {
                 Err(error) if is_full(&error) && Instant::now() < end => {
                     if !std::mem::replace(&mut told, true) {
                         let folder = self.run.path().display();
-                        eprintln!("the disk that holds {folder} is full; waiting for room");
+                        tell!("the disk that holds {folder} is full; waiting for room");
                     }
                     tokio::select! {
                         () = self.cancel.cancelled() => return Err(error),
@@ -244,6 +249,7 @@ impl Session {
         self.curator.start_at(self.version);
         let curator = self.curator.checkpoint()?;
         std::fs::write(staging.join(CURATOR), &curator.snapshot)?;
+        self.note_time();
         let state = RunState {
             ring,
             summary: self.summary.clone(),
@@ -275,7 +281,10 @@ impl Session {
     pub(crate) async fn restore(&mut self) -> Result<Option<RunState>> {
         let found = match self.store.pointer().await? {
             Some(pointer) => self.checkpoints.newest_valid_up_to(pointer.version)?,
-            None => self.checkpoints.newest_valid()?,
+            None => {
+                self.insist_on_pointer()?;
+                self.checkpoints.newest_valid()?
+            }
         };
         let Some(found) = found else {
             if !self.checkpoints.is_empty()? {
@@ -299,6 +308,21 @@ impl Session {
         Ok(Some(state))
     }
 
+    /// `LATEST` is swapped after the pointer is written: with the one and without the other, the
+    /// store is another one than the checkpoints belong to.
+    fn insist_on_pointer(&self) -> Result<()> {
+        let durable = self.config.clock == ClockConfig::Real;
+        if !durable || !self.run.checkpoints().join("LATEST").exists() {
+            return Ok(());
+        }
+        let store = self.run.store();
+        let message = format!(
+            "the store in {} knows no checkpoint of this run: it was lost or replaced",
+            store.display()
+        );
+        Err(Fault::new(message).remedy(mending(&self.run)).into())
+    }
+
     async fn restore_from(&mut self, found: &Checkpoint) -> Result<RunState> {
         if let Some(warning) = &found.warning {
             tracing::warn!("{warning}");
@@ -315,12 +339,14 @@ impl Session {
             left: recovered.left,
         });
         if recovered != Recovered::default() {
-            eprintln!(
+            tell!(
                 "finished after the checkpoint: {} trajectories taken in, {} by weights that are lost",
-                recovered.taken_in, recovered.left
+                recovered.taken_in,
+                recovered.left
             );
         }
         self.summary = state.summary.clone();
+        self.trained.0 = self.summary.train_seconds;
         self.publish().await?;
         self.pool.settled().await;
         Ok(state)
@@ -337,6 +363,12 @@ impl Session {
     /// Finishes what is being stored and lets go of the folder.
     pub(crate) async fn close(&self) -> Result<()> {
         Ok(self.store.close().await?)
+    }
+
+    /// Every checkpoint knows how long training took so far, however it ends.
+    fn note_time(&mut self) {
+        let (before, start) = self.trained;
+        self.summary.train_seconds = before + start.elapsed().as_secs_f64();
     }
 
     /// Writes `summary.json`.

@@ -2,25 +2,23 @@
 
 use anyhow::Result;
 use dart_core::{Error, ErrorKind};
-use tokio::time::Instant;
 
 use crate::{
     prefill,
     report::Stage,
     ring::{self, RingState},
     session::{RunState, Session},
+    terminal::tell,
     warm_start::{self, WarmStartReport},
 };
 
 /// Trains from nothing, or goes on from the newest checkpoint.
 pub(crate) async fn run(session: &mut Session, resume: bool) -> Result<()> {
-    let start = Instant::now();
     let state = if resume {
         resumed(session).await?
     } else {
         None
     };
-    let before = session.summary.train_seconds;
     let ring = match state {
         Some(RunState {
             warm_start: None,
@@ -41,7 +39,6 @@ pub(crate) async fn run(session: &mut Session, resume: bool) -> Result<()> {
         evaluate(session, Stage::Final).await?;
         session.summary.completed = true;
     }
-    session.summary.train_seconds = before + start.elapsed().as_secs_f64();
     // The last checkpoint knows the result, and resuming a finished run repeats nothing.
     session.checkpoint(ring).await?;
     session.write_summary()?;
@@ -77,9 +74,9 @@ async fn begin(session: &mut Session, done: Option<WarmStartReport>) -> Result<R
 async fn resumed(session: &mut Session) -> Result<Option<RunState>> {
     let state = session.restore().await?;
     match &state {
-        None => eprintln!("no checkpoint to resume from; the run begins anew"),
+        None => tell!("no checkpoint to resume from; the run begins anew"),
         Some(state) => {
-            eprintln!(
+            tell!(
                 "resuming at version {}, learner step {}",
                 session.version(),
                 state.ring.steps
@@ -103,8 +100,9 @@ async fn evaluate(session: &mut Session, stage: Stage) -> Result<()> {
         .evaluate(session.policy(), episodes)
         .await?;
     for (split, success) in &splits {
-        eprintln!(
-            "{stage:?}: held-out success on {split}: {:.3}",
+        tell!(
+            "{}: held-out success on {split}: {:.3}",
+            stage.name(),
             success.overall
         );
     }

@@ -45,7 +45,7 @@ pub(crate) async fn run(
     let start = Instant::now();
     let (before, shown_before) = (report.seconds, experts.skip);
     let mut saved = report.seconds;
-    let mut progress = Progress::new("warm start");
+    let mut progress = Progress::new("warm_start");
     while report.steps < config.max_steps && !session.cancel.is_cancelled() {
         report.seconds = before + start.elapsed().as_secs_f64();
         if report.seconds >= config.max_seconds {
@@ -63,7 +63,7 @@ pub(crate) async fn run(
         report.shown = shown_before + buffer.arrived();
         session
             .metrics
-            .push(&StepRecord::imitation(report.seconds, samples, &step))?;
+            .push(&StepRecord::imitation(report.seconds, samples, &step));
         show(&mut progress, &config, &report, &step);
         if report.seconds - saved >= config.checkpoint_every_seconds {
             saved = report.seconds;

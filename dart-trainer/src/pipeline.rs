@@ -262,7 +262,8 @@ impl SurrogateConfig {
             Self::Cispo { low, high } => not_negative(&[
                 ("surrogate.low", low.unwrap_or(0.0)),
                 ("surrogate.high", high),
-            ]),
+            ])
+            .or_else(|| positive("surrogate.high", high)),
             Self::Sapo { positive, negative } => {
                 let keys = [
                     ("surrogate.positive", positive),
@@ -308,11 +309,13 @@ impl ImportanceConfig {
     pub(crate) fn wrong(self) -> Option<Wrong> {
         match self {
             Self::Off {} => None,
-            Self::Truncated { cap, .. } => not_negative(&[("importance.cap", cap)]),
+            Self::Truncated { cap, .. } => positive("importance.cap", cap),
             Self::Masked { low, high, .. } => {
                 let keys = [("importance.low", low), ("importance.high", high)];
                 let order = (low > high).then_some(("importance.high", "must not be below low"));
-                not_negative(&keys).or(order)
+                not_negative(&keys)
+                    .or_else(|| positive("importance.high", high))
+                    .or(order)
             }
         }
     }
@@ -399,6 +402,11 @@ impl KlGradientConfig {
 
 /// A key and what is wrong with its value.
 pub(crate) type Wrong = (&'static str, &'static str);
+
+/// A bound at 0 leaves nothing to learn from.
+fn positive(key: &'static str, bound: f64) -> Option<Wrong> {
+    not_negative(&[(key, bound)]).or((bound == 0.0).then_some((key, "must be above 0")))
+}
 
 fn not_negative(bounds: &[Bound]) -> Option<Wrong> {
     let wrong = bounds.iter().find(|(_, v)| !v.is_finite() || *v < 0.0);

@@ -24,7 +24,7 @@ const STEPS: &[Step] = &[
     ("learning", learning, &["ci-run"]),
 ];
 
-/// What `target/` grows to, with some to spare: checks and tests take 1.3 GiB, the release build 1 GiB.
+/// What `target/` grows to, with much to spare: checks and tests take 1.3 GiB, the rest as much.
 const ROOM: u64 = 6 << 30;
 
 /// How much a short training run must add to held-out success.

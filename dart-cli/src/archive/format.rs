@@ -100,7 +100,7 @@ impl Line {
                 act_ms: line.act_ms,
             });
         }
-        Ok(Trajectory {
+        let trajectory = Trajectory {
             id: self.id,
             group: self.group,
             task: Arc::new(self.task),
@@ -110,8 +110,75 @@ impl Line {
             outcome: self.outcome,
             stop: self.stop,
             error: self.error,
-        })
+        };
+        check(&trajectory)?;
+        Ok(trajectory)
     }
+}
+
+/// Refuses what training could not use, or no run could have made.
+fn check(trajectory: &Trajectory) -> Result<()> {
+    let (steps, horizon) = (trajectory.steps.len(), trajectory.task.horizon);
+    ensure!(horizon > 0, "task.horizon is 0: no step fits into it");
+    ensure!(
+        steps <= horizon as usize,
+        "{steps} steps are more than task.horizon ({horizon})"
+    );
+    let judged = trajectory.outcome != Outcome::Aborted;
+    ensure!(
+        steps > 0 || !judged,
+        "outcome: it is judged, but has no steps"
+    );
+    for (index, step) in trajectory.steps.iter().enumerate() {
+        check_step(index, steps, step).with_context(|| format!("step {index}"))?;
+    }
+    Ok(())
+}
+
+fn check_step(index: usize, steps: usize, step: &Step) -> Result<()> {
+    let decision = &step.decision;
+    let temperature = decision.temperature;
+    ensure!(
+        temperature.is_finite() && temperature >= 0.0,
+        "decision.temperature is {temperature}, not a number of 0 or more"
+    );
+    // A prompt shows the steps up to its own.
+    let shown = decision
+        .prompt
+        .images
+        .iter()
+        .map(|span| span.image as usize);
+    if let Some(image) = shown.into_iter().find(|image| *image > index) {
+        bail!("decision.prompt.images: image {image} is of no step before it, of {steps} in all");
+    }
+    for (name, millis) in [("decide_ms", step.decide_ms), ("act_ms", step.act_ms)] {
+        ensure!(
+            millis.is_finite() && millis >= 0.0,
+            "{name} is {millis}, not a number of 0 or more"
+        );
+    }
+    Ok(())
+}
+
+/// Refuses tokens that the model of the run does not have.
+pub(super) fn check_tokens(trajectory: &Trajectory, vocabulary: usize) -> Result<()> {
+    for (index, step) in trajectory.steps.iter().enumerate() {
+        let decision = &step.decision;
+        let tokens = [
+            ("prompt.token_ids", &decision.prompt.token_ids),
+            ("token_ids", &decision.token_ids),
+        ];
+        for (name, ids) in tokens {
+            if let Some(token) = ids.iter().find(|token| **token as usize >= vocabulary) {
+                bail!(
+                    "step {index}: decision.{name} has the token {token}; the model of this run has \
+                     {vocabulary}, 0 to {}",
+                    vocabulary.saturating_sub(1)
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Where an image of this hash lies, relative to the folder.

@@ -1,19 +1,59 @@
 //! `inspect`: what a run folder holds and whether it is whole.
 
+use std::fmt;
+
 use anyhow::Result;
+use dart_core::ErrorKind;
 use dart_curation::{Audit, SqliteArchive, StoreOverview, TrajectoryQuery};
 use dart_trainer::CheckpointDir;
 use serde::Serialize;
 
-use crate::{args::InspectArgs, fault::Fault, run_dir::RunDir};
+use super::mending;
+use crate::{args::InspectArgs, fault::Fault, run_dir::RunDir, terminal};
 
 #[derive(Serialize)]
 struct Findings {
-    store: StoreOverview,
+    /// `null` if it cannot be counted.
+    store: Option<StoreOverview>,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
     /// Each checkpoint, and what is wrong with it.
     checkpoints: Vec<(String, Option<String>)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     audit: Option<Audit>,
+}
+
+impl Findings {
+    /// Looks at all there is: what cannot be read hides nothing else.
+    async fn of(run: &RunDir, verify: bool) -> Result<Self> {
+        let mut findings = Self {
+            store: None,
+            problem: None,
+            checkpoints: checkpoints(run)?,
+            audit: None,
+        };
+        match SqliteArchive::open(run.store()).await {
+            Ok(archive) => {
+                match archive.overview().await {
+                    Ok(store) => findings.store = Some(store),
+                    Err(error) => findings.problem = Some(error.to_string()),
+                }
+                if verify {
+                    findings.audit = Some(archive.audit().await);
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Config => return Err(error.into()),
+            Err(error) => findings.problem = Some(error.to_string()),
+        }
+        Ok(findings)
+    }
+
+    fn damaged(&self) -> bool {
+        let torn = self.checkpoints.iter().any(|(_, fault)| fault.is_some());
+        let audited = self.audit.as_ref();
+        torn || self.problem.is_some() || audited.is_some_and(|audit| !audit.problems.is_empty())
+    }
 }
 
 /// One stored trajectory as a line of JSON.
@@ -35,35 +75,20 @@ struct Row {
 /// Prints, and fails if `--verify` finds something.
 pub(crate) async fn inspect(args: InspectArgs) -> Result<()> {
     let run = RunDir::open(&args.run_dir)?;
-    let archive = SqliteArchive::open(run.store()).await?;
     if args.trajectories {
-        return rows(&archive).await;
+        return rows(&SqliteArchive::open(run.store()).await?).await;
     }
-    let findings = Findings {
-        store: archive.overview().await?,
-        checkpoints: checkpoints(&run)?,
-        audit: if args.verify {
-            Some(archive.audit().await?)
-        } else {
-            None
-        },
-    };
-    if args.json {
-        println!("{}", serde_json::to_string(&findings)?);
+    let findings = Findings::of(&run, args.verify).await?;
+    let shown = if args.json {
+        terminal::print(format_args!("{}\n", serde_json::to_string(&findings)?))
     } else {
-        print(&findings);
+        terminal::print(&findings)
+    };
+    if findings.problem.is_some() || args.verify && findings.damaged() {
+        let fault = Fault::new("the run folder is damaged; the findings are above");
+        return Err(fault.remedy(mending(&run)).into());
     }
-    let damaged = findings
-        .checkpoints
-        .iter()
-        .any(|(_, fault)| fault.is_some())
-        || findings
-            .audit
-            .is_some_and(|audit| !audit.problems.is_empty());
-    if args.verify && damaged {
-        return Err(Fault::new("the run folder is damaged; the findings are above").into());
-    }
-    Ok(())
+    shown
 }
 
 async fn rows(archive: &SqliteArchive) -> Result<()> {
@@ -85,7 +110,7 @@ async fn rows(archive: &SqliteArchive) -> Result<()> {
             quarantined: found.quarantined,
             has_steps: found.has_body,
         };
-        println!("{}", serde_json::to_string(&row)?);
+        terminal::print(format_args!("{}\n", serde_json::to_string(&row)?))?;
     }
     Ok(())
 }
@@ -109,37 +134,56 @@ fn checkpoints(run: &RunDir) -> Result<Vec<(String, Option<String>)>> {
     Ok(found)
 }
 
-fn print(findings: &Findings) {
-    let store = &findings.store;
-    println!("trajectories  {}", store.trajectories);
-    println!("  with steps  {}", store.with_steps);
-    println!("  successes   {}", store.successes);
-    println!("  aborted     {}", store.aborted);
-    println!("  used        {}", store.used);
-    println!("  claimed     {}", store.claimed);
-    println!("  quarantined {}", store.quarantined);
-    println!("steps         {}", store.steps);
-    println!("images        {} in the database", store.images);
-    println!(
-        "database      {:.1} MB, schema {}",
-        store.bytes as f64 / 1e6,
-        store.schema
-    );
-    match store.checkpoint {
-        Some(version) => println!("pointer       version {version}"),
-        None => println!("pointer       none"),
-    }
-    for (name, fault) in &findings.checkpoints {
-        println!("{name}       {}", fault.as_deref().unwrap_or("whole"));
-    }
-    if let Some(audit) = &findings.audit {
-        println!(
-            "verified      {} trajectories, {} problems",
-            audit.checked,
-            audit.problems.len()
-        );
-        for problem in &audit.problems {
-            println!("  {problem}");
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(problem) = &self.problem {
+            writeln!(f, "store         {problem}")?;
         }
+        if let Some(store) = &self.store {
+            overview(f, store)?;
+        }
+        for (name, fault) in &self.checkpoints {
+            writeln!(f, "{name}       {}", fault.as_deref().unwrap_or("whole"))?;
+        }
+        let Some(audit) = &self.audit else {
+            return Ok(());
+        };
+        let problems = audit.problems.len();
+        writeln!(
+            f,
+            "verified      {} trajectories, {problems} problems",
+            audit.checked
+        )?;
+        for problem in &audit.problems {
+            writeln!(f, "  {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+fn overview(f: &mut fmt::Formatter<'_>, store: &StoreOverview) -> fmt::Result {
+    let counts = [
+        ("trajectories  ", store.trajectories),
+        ("  with steps  ", store.with_steps),
+        ("  successes   ", store.successes),
+        ("  aborted     ", store.aborted),
+        ("  used        ", store.used),
+        ("  claimed     ", store.claimed),
+        ("  quarantined ", store.quarantined),
+        ("steps         ", store.steps),
+    ];
+    for (name, count) in counts {
+        writeln!(f, "{name}{count}")?;
+    }
+    writeln!(f, "images        {} in the database", store.images)?;
+    let megabytes = store.bytes as f64 / 1e6;
+    writeln!(
+        f,
+        "database      {megabytes:.1} MB, schema {}",
+        store.schema
+    )?;
+    match store.checkpoint {
+        Some(version) => writeln!(f, "pointer       version {version}"),
+        None => writeln!(f, "pointer       none"),
     }
 }

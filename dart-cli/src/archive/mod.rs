@@ -18,6 +18,8 @@
 //! What is exported and imported again is the same, bit for bit. The form `safetensors` is for
 //! Python: the numbers of all steps as flat arrays, see [`arrays`].
 
+use dart_trainer::CheckpointDir;
+
 pub mod arrays;
 mod export;
 mod format;
@@ -25,4 +27,19 @@ mod import;
 mod inspect;
 mod read;
 
+use crate::run_dir::RunDir;
+
 pub(crate) use self::{export::export, import::import, inspect::inspect, read::Exported};
+
+/// What to do about a damaged run, in words: which commands help, and which weights are whole.
+pub(crate) fn mending(run: &RunDir) -> String {
+    let folder = run.path().display();
+    let whole = CheckpointDir::look(run.checkpoints()).newest_valid();
+    let weights = whole.ok().flatten().map_or_else(String::new, |found| {
+        format!("; the weights in {} are whole", found.path.display())
+    });
+    format!(
+        "put back a copy, or save what can be read (`export --run-dir {folder} --out DIR`), begin a \
+         new run and `import` it there{weights}"
+    )
+}

@@ -3,6 +3,7 @@
 mod load;
 mod prefill;
 mod presets;
+mod wording;
 
 use std::path::Path;
 

@@ -10,8 +10,10 @@ use dart_rollout::PolicyPool;
 use dart_trainer::{GrpoLearner, LearnerHandle};
 
 use crate::{
+    archive::mending,
     config::{ClockConfig, RunConfig},
     events::EventFile,
+    fault::Fault,
     run_dir::RunDir,
 };
 
@@ -49,9 +51,18 @@ pub(super) fn learner(config: &RunConfig, model: VlmModel) -> Result<LearnerHand
 
 pub(super) async fn store(config: &RunConfig, run: &RunDir) -> Result<Arc<dyn TrajectoryStore>> {
     Ok(match config.clock {
-        ClockConfig::Real => Arc::new(SqliteStore::open_with(&run.store(), config.store).await?),
+        ClockConfig::Real => Arc::new(sqlite(config, run).await?),
         // Nobody reads it after the run, and a long one would not fit.
         ClockConfig::Simulated { .. } => Arc::new(MemoryStore::transient()),
+    })
+}
+
+/// The durable store. One that is damaged is not trained on.
+async fn sqlite(config: &RunConfig, run: &RunDir) -> Result<SqliteStore> {
+    let opened = SqliteStore::open_with(&run.store(), config.store).await;
+    opened.map_err(|error| match error.kind() {
+        ErrorKind::Storage => Fault::new(error.to_string()).remedy(mending(run)).into(),
+        _ => error.into(),
     })
 }
 

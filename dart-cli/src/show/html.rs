@@ -5,6 +5,8 @@ use std::fmt::Write;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use dart_core::{ParsedAction, Step, Trajectory};
 
+use super::words;
+
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;\
 color:#1c2733}figure{display:flex;gap:1.5rem;margin:1.5rem 0;align-items:flex-start}\
 img{border:1px solid #b8c2cc;max-width:60%}code{background:#eef2f5;padding:.1rem .3rem}\
@@ -20,8 +22,8 @@ pub(super) fn page(trajectory: &Trajectory, pictures: &[Vec<u8>]) -> String {
         escape(trajectory.task.id.as_str()),
     );
     row(&mut page, "instruction", &trajectory.instruction);
-    row(&mut page, "outcome", &format!("{:?}", trajectory.outcome));
-    row(&mut page, "ended by", &format!("{:?}", trajectory.stop));
+    row(&mut page, "outcome", &words::outcome(trajectory.outcome));
+    row(&mut page, "ended by", words::stop(trajectory.stop));
     row(&mut page, "trajectory", &trajectory.id.to_string());
     row(&mut page, "group", &trajectory.group.to_string());
     row(&mut page, "seed", &trajectory.seed.to_string());
@@ -46,7 +48,7 @@ fn figure(page: &mut String, index: usize, step: &Step, picture: &[u8]) {
         escape(&decision.text),
     );
     match &decision.action {
-        ParsedAction::Valid(action) => row(page, "action", &format!("{action:?}")),
+        ParsedAction::Valid(action) => row(page, "action", &words::action(action)),
         ParsedAction::Invalid(reason) => row(page, "not an action", reason),
     }
     let log_prob: f32 = decision.rollout_log_probs.iter().sum();

@@ -2,6 +2,7 @@
 
 mod draw;
 mod html;
+pub(crate) mod words;
 
 use std::{fs, path::Path};
 

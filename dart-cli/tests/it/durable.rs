@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dart_testkit::suite::gate;
+use dart_testkit::{files::copy_folder, suite::gate};
 use serde_json::Value;
 
 use crate::program::{program, run, stderr, succeed};
@@ -51,19 +51,6 @@ fn strs(arguments: &[String]) -> Vec<&str> {
     arguments.iter().map(String::as_str).collect()
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
 fn newest(run_dir: &Path) -> PathBuf {
     let checkpoints = run_dir.join("checkpoints");
     let latest = fs::read_to_string(checkpoints.join("LATEST")).unwrap();
@@ -85,8 +72,8 @@ fn twenty_steps_are_ten_and_ten_more() {
     ];
     succeed(&strs(&begin(&base, &settings)));
     let (straight, broken) = (folder.path().join("straight"), folder.path().join("broken"));
-    copy(&base, &straight);
-    copy(&base, &broken);
+    copy_folder(&base, &straight).unwrap();
+    copy_folder(&base, &broken).unwrap();
     succeed(&strs(&resume(&straight, 20)));
     succeed(&strs(&resume(&broken, 10)));
     succeed(&strs(&resume(&broken, 20)));
