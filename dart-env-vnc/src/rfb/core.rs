@@ -114,6 +114,13 @@ impl Core {
             .and_then(|session| session.rects.cursor.as_ref())
     }
 
+    /// The encodings in which the server has sent rectangles so far, by number, without
+    /// pseudo-encodings.
+    pub fn encodings_seen(&self) -> &[i32] {
+        self.session()
+            .map_or(&[], |session| session.rects.encodings_seen())
+    }
+
     fn session(&self) -> Option<&Session> {
         match &self.phase {
             Phase::Running(session) => Some(session),

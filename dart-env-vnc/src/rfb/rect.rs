@@ -111,6 +111,8 @@ pub(crate) struct Rects {
     streams: Streams,
     partial: Option<Partial>,
     tally: Tally,
+    /// The encodings that have painted, each once.
+    seen: Vec<i32>,
 }
 
 impl Rects {
@@ -128,12 +130,18 @@ impl Rects {
             },
             partial: None,
             tally: Tally::default(),
+            seen: Vec::new(),
         })
     }
 
     /// The colour map gets an entry: red, green, blue of 16 bits each.
     pub(crate) fn set_colour(&mut self, index: u16, colour: [u16; 3]) {
         self.colours.set(index, colour);
+    }
+
+    /// The encodings that have painted so far.
+    pub(crate) fn encodings_seen(&self) -> &[i32] {
+        &self.seen
     }
 
     /// An update begins.
@@ -238,7 +246,7 @@ impl Rects {
             }
             _ => return self.read_whole(wire, area, encoding),
         };
-        self.count(area)?;
+        self.count(area, encoding)?;
         self.partial = Some(partial);
         Ok(Progress::Piece)
     }
@@ -285,13 +293,13 @@ impl Rects {
             number::CORRE => rre::Variant::Corre,
             _ => {
                 let source = copy_rect::read(wire, area, self.screen.size())?;
-                self.count(area)?;
+                self.count(area, encoding)?;
                 copy_rect::decode(source, area, &mut self.screen);
                 return Ok(Progress::Done);
             }
         };
         let read = rre::read(wire, area, variant, &self.colours.pixel)?;
-        self.count(area)?;
+        self.count(area, encoding)?;
         rre::decode(&read, area, &self.colours.pixel, &mut self.screen)?;
         Ok(Progress::Done)
     }
@@ -306,7 +314,7 @@ impl Rects {
         match encoding {
             number::ZLIB => {
                 let data = zlib::read(wire, area)?;
-                self.count(area)?;
+                self.count(area, encoding)?;
                 let (layout, stream) = (&self.colours.pixel, &mut self.streams.zlib);
                 zlib::decode(data, area, layout, stream, &mut self.screen)?;
             }
@@ -317,13 +325,13 @@ impl Rects {
                     tight::Variant::Png
                 };
                 let read = tight::read(wire, area, variant, &self.colours)?;
-                self.count(area)?;
+                self.count(area, encoding)?;
                 let streams = &mut self.streams.tight;
                 streams.decode(&read, area, &self.colours, &mut self.screen)?;
             }
             _ => {
                 let data = zrle::read(wire, area)?;
-                self.count(area)?;
+                self.count(area, encoding)?;
                 // The wavelet is not defined for pixels of a byte.
                 let wavelet = encoding == number::ZYWRLE && self.colours.pixel.bytes() > 1;
                 let flavour = if wavelet {
@@ -339,10 +347,13 @@ impl Rects {
         Ok(Progress::Done)
     }
 
-    fn count(&mut self, area: Area) -> Result<(), RfbError> {
+    fn count(&mut self, area: Area, encoding: i32) -> Result<(), RfbError> {
         area.check_inside(self.screen.size())?;
         self.tally.count(area, self.screen.size())?;
         self.screen.touch(area);
+        if !self.seen.contains(&encoding) {
+            self.seen.push(encoding);
+        }
         Ok(())
     }
 
