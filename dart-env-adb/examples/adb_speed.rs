@@ -143,11 +143,13 @@ async fn pictures(own: &OwnServer, target: &AdbTarget, rounds: usize) -> Result<
     for (kind, name, arguments) in shots {
         let mut device = AdbDevice::connect(config(kind)).await?;
         let device = tokio::sync::Mutex::new(&mut device);
-        let ours = timed(&format!("picture {name}, this client"), rounds, || async {
+        let what = format!("picture {name}, this client");
+        let ours = timed(&what, rounds, || async {
             device.lock().await.screenshot().await.map(drop)
         });
         let ours = ours.await?;
-        let theirs = timed(&format!("picture {name}, command adb"), rounds, || async {
+        let what = format!("picture {name}, command adb");
+        let theirs = timed(&what, rounds, || async {
             let bytes = adb(own, serial, arguments).await?;
             match kind {
                 ScreenKind::Raw => screencap::raw(&bytes).map(drop),

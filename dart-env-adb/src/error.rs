@@ -109,8 +109,8 @@ impl AdbError {
         }
     }
 
-    pub(crate) fn malformed(what: &'static str, found: impl ToString) -> Self {
-        let found = found.to_string();
+    pub(crate) fn malformed(what: &'static str, found: impl std::fmt::Display) -> Self {
+        let found = format!("{found}");
         Self::Malformed { what, found }
     }
 }

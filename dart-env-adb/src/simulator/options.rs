@@ -97,6 +97,7 @@ pub enum Hostile {
 
 /// What is wrong with the phone. All off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Faults {
     /// The next so many services are closed at once.
     pub close_services: u32,

@@ -69,13 +69,11 @@ impl Pipe {
         let Some(left) = &mut self.budget else {
             return Ok(());
         };
-        match left.checked_sub(length) {
-            Some(rest) => *left = rest,
-            None => {
-                self.cut.cancel();
-                return Err(io::ErrorKind::ConnectionAborted.into());
-            }
-        }
+        let Some(rest) = left.checked_sub(length) else {
+            self.cut.cancel();
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        };
+        *left = rest;
         Ok(())
     }
 

@@ -132,11 +132,11 @@ async fn shell<D: Device>(
     pipe: &mut Pipe,
 ) -> io::Result<()> {
     if command == "yes" {
-        let piece = [b'y'; 32 << 10];
+        let piece = vec![b'y'; 32 << 10];
         let bytes = if packets {
             shell_packet(1, &piece)
         } else {
-            piece.to_vec()
+            piece
         };
         return endless(pipe, &bytes).await;
     }

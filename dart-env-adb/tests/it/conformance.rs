@@ -33,8 +33,10 @@ fn lab_of(device: &AdbDevice) -> Arc<Lab> {
     LABS.with_borrow(|labs| Arc::clone(&labs[name]))
 }
 
+type Switch = Box<dyn FnOnce() + Send>;
+
 /// Breaks and heals a phone.
-fn switches(lab: &Arc<Lab>, fault: Fault) -> (Box<dyn FnOnce() + Send>, Box<dyn FnOnce() + Send>) {
+fn switches(lab: &Arc<Lab>, fault: Fault) -> (Switch, Switch) {
     let (broken, healed) = (Arc::clone(lab), Arc::clone(lab));
     let break_it = move || match fault {
         Fault::Stall => broken.phone.faults().stall = true,

@@ -43,7 +43,7 @@ pub(crate) fn with_adb<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        timeout(Duration::from_secs(120), test()).await.unwrap();
+        timeout(Duration::from_mins(2), test()).await.unwrap();
     });
 }
 
@@ -119,7 +119,7 @@ impl Lab {
             .env("HOME", self.own.home())
             .stdin(Stdio::null())
             .kill_on_drop(true);
-        let output = timeout(Duration::from_secs(60), command.output())
+        let output = timeout(Duration::from_mins(1), command.output())
             .await
             .unwrap()
             .unwrap();

@@ -1,5 +1,7 @@
 //! Integration tests of dart-env-adb.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod cases;
 mod conformance;
 mod device;

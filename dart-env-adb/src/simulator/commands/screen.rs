@@ -30,7 +30,7 @@ pub(super) async fn screencap<D: Device>(phone: &Phone<D>, words: &[&str]) -> Ou
     };
     let warned = phone.faults().display_warning && !display;
     let start = if warned { WARNING.to_vec() } else { Vec::new() };
-    let picture = if as_png || path.is_some_and(|path| path.ends_with(".png")) {
+    let picture = if as_png {
         match png(&frame) {
             Ok(png) => [start, png].concat(),
             Err(error) => return Output::fail(1, error.to_string()),
