@@ -289,6 +289,10 @@ impl AdbDevice {
     }
 
     async fn settle(&self) {
+        if self.config.settle_ms == 0 {
+            // The shortest sleep is a whole millisecond.
+            return;
+        }
         tokio::time::sleep(Duration::from_millis(self.config.settle_ms)).await;
     }
 }

@@ -62,12 +62,21 @@ impl State {
     }
 }
 
+/// A frame, and what was made of it.
+#[derive(Debug)]
+struct Picture {
+    frame: Frame,
+    printed: Arc<Vec<u8>>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Phone<D> {
     pub(crate) device: Arc<Mutex<D>>,
     pub(crate) options: Options,
     state: StdMutex<State>,
     faults: StdMutex<Faults>,
+    /// The last picture as `screencap` prints it.
+    picture: StdMutex<Option<Picture>>,
     /// Ends the present connections.
     links: StdMutex<CancellationToken>,
 }
@@ -90,6 +99,7 @@ impl<D> Phone<D> {
             options,
             state: StdMutex::new(state),
             faults: StdMutex::default(),
+            picture: StdMutex::default(),
             links: StdMutex::default(),
         }
     }
@@ -117,6 +127,24 @@ impl<D> Phone<D> {
         self.state().booting_until = Some(Instant::now() + pause);
         self.faults().stall = false;
         self.cut();
+    }
+
+    /// What `print` makes of `frame`; what it made before if nothing has changed on the screen.
+    pub(crate) fn printed(&self, frame: &Frame, print: impl FnOnce() -> Vec<u8>) -> Arc<Vec<u8>> {
+        let mut last = lock(&self.picture);
+        // The frame is kept, so its memory is no other frame's.
+        let same = |old: &&Picture| {
+            std::ptr::eq(old.frame.rgb(), frame.rgb()) && old.frame.size() == frame.size()
+        };
+        if let Some(old) = last.as_ref().filter(same) {
+            return Arc::clone(&old.printed);
+        }
+        let printed = Arc::new(print());
+        *last = Some(Picture {
+            frame: frame.clone(),
+            printed: Arc::clone(&printed),
+        });
+        printed
     }
 
     pub(crate) fn is_booting(&self) -> bool {

@@ -91,7 +91,16 @@ async fn exec<D: Device>(command: &str, phone: &Phone<D>, pipe: &mut Pipe) -> io
         return endless(pipe, &vec![b'y'; MAX_PAYLOAD]).await;
     }
     let output = commands::run(phone, command).await;
-    pipe.write(&damaged(phone, output.stdout)).await?;
+    for bytes in [
+        &output.stdout,
+        output.picture.as_deref().unwrap_or(&Vec::new()),
+    ] {
+        if phone.faults().crlf {
+            pipe.write(&with_carriage_returns(bytes)).await?;
+        } else {
+            pipe.write(bytes).await?;
+        }
+    }
     pipe.write(&output.stderr).await
 }
 
@@ -101,15 +110,7 @@ async fn endless(pipe: &mut Pipe, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// What a terminal makes of output, if the phone has that fault.
-fn damaged<D>(phone: &Phone<D>, bytes: Vec<u8>) -> Vec<u8> {
-    if phone.faults().crlf {
-        with_carriage_returns(&bytes)
-    } else {
-        bytes
-    }
-}
-
+/// What a terminal makes of output.
 fn with_carriage_returns(bytes: &[u8]) -> Vec<u8> {
     let mut all = Vec::with_capacity(bytes.len() + bytes.len() / 64);
     for byte in bytes {
@@ -140,7 +141,7 @@ async fn shell<D: Device>(
         };
         return endless(pipe, &bytes).await;
     }
-    let output = commands::run(phone, command).await;
+    let output = commands::run(phone, command).await.joined();
     if !packets {
         let both = [output.stdout, output.stderr].concat();
         return pipe.write(&with_carriage_returns(&both)).await;

@@ -6,6 +6,8 @@ mod input;
 mod screen;
 mod system;
 
+use std::sync::Arc;
+
 use dart_core::Device;
 
 use super::{
@@ -18,6 +20,8 @@ use super::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Output {
     pub(crate) stdout: Vec<u8>,
+    /// More of standard output, shared because it is large.
+    pub(crate) picture: Option<Arc<Vec<u8>>>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) code: u8,
 }
@@ -29,6 +33,22 @@ impl Output {
             stdout: words.into(),
             ..Self::default()
         }
+    }
+
+    /// Success with a picture.
+    pub(crate) fn show(picture: Arc<Vec<u8>>) -> Self {
+        Self {
+            picture: Some(picture),
+            ..Self::default()
+        }
+    }
+
+    /// All of standard output in one piece.
+    pub(crate) fn joined(mut self) -> Self {
+        if let Some(picture) = self.picture.take() {
+            self.stdout.extend_from_slice(&picture);
+        }
+        self
     }
 
     /// Failure with these words.
@@ -94,10 +114,19 @@ fn merge_taps(commands: &mut Vec<Simple>) {
 
 /// Adds what a command said to what is said already, or to a file.
 fn add<D>(phone: &Phone<D>, all: &mut Output, target: &Target, output: Output) {
+    // A lone picture is passed on as it is, anything else is put together.
+    let lone = *target == Target::Plain && all.stdout.is_empty() && all.picture.is_none();
+    if lone && output.picture.is_some() && output.stdout.is_empty() {
+        all.picture = output.picture;
+        all.code = output.code;
+        return;
+    }
+    let output = output.joined();
+    *all = std::mem::take(all).joined();
     all.code = output.code;
     match target {
         Target::Plain => {
-            append(&mut all.stdout, output.stdout);
+            all.stdout.extend(output.stdout);
             all.stderr.extend(output.stderr);
         }
         Target::Joined => {
@@ -131,15 +160,6 @@ fn add<D>(phone: &Phone<D>, all: &mut Output, target: &Target, output: Output) {
                 all.code = 1;
             }
         }
-    }
-}
-
-/// Appends without copying where there was nothing yet: pictures are large.
-fn append(all: &mut Vec<u8>, more: Vec<u8>) {
-    if all.is_empty() {
-        *all = more;
-    } else {
-        all.extend(more);
     }
 }
 

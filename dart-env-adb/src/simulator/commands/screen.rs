@@ -1,6 +1,6 @@
 //! `screencap`, `wm` and `uiautomator`.
 
-use std::{fmt::Write, io::Cursor};
+use std::{fmt::Write, io::Cursor, sync::Arc};
 
 use dart_core::{Device, Frame, UiElement, UiRole};
 use image::{
@@ -29,19 +29,23 @@ pub(super) async fn screencap<D: Device>(phone: &Phone<D>, words: &[&str]) -> Ou
         Err(error) => return Output::fail(1, error.to_string()),
     };
     let warned = phone.faults().display_warning && !display;
-    let start = if warned { WARNING.to_vec() } else { Vec::new() };
+    let start = if warned { WARNING } else { b"" };
     let picture = if as_png {
         match png(&frame) {
-            Ok(png) => [start, png].concat(),
+            Ok(png) => Arc::new([start, &png].concat()),
             Err(error) => return Output::fail(1, error.to_string()),
         }
+    } else if warned {
+        Arc::new(raw(&frame, phone.options.screencap_header, start.to_vec()))
     } else {
-        raw(&frame, phone.options.screencap_header, start)
+        phone.printed(&frame, || {
+            raw(&frame, phone.options.screencap_header, Vec::new())
+        })
     };
     let Some(path) = path else {
-        return Output::say(picture);
+        return Output::show(picture);
     };
-    let (content, mode) = (picture.into(), 0o100_644);
+    let (content, mode) = (picture, 0o100_644);
     match phone.state().files.put(
         path,
         File {
