@@ -203,7 +203,10 @@ impl<'de> Deserialize<'de> for CurationConfig {
             return Err(D::Error::custom("the defaults are no table"));
         };
         for (key, value) in given {
-            lay_over(all.entry(key).or_insert(Value::Null), value);
+            lay_over(all.entry(&key).or_insert(Value::Null), value);
+            // One by one, so that the key is named.
+            Self::deserialize(Value::Object(all.clone()))
+                .map_err(|error| D::Error::custom(format!("{key}: {error}")))?;
         }
         Self::deserialize(Value::Object(all)).map_err(D::Error::custom)
     }
@@ -269,6 +272,9 @@ mod tests {
         assert_eq!(parse(&again).unwrap(), config);
         assert_eq!(parse("{}").unwrap(), CurationConfig::default());
         assert!(parse(r#"{"preset": "dapo"}"#).is_err());
+        let wrong = parse(r#"{"max_staleness": 1, "pool": {"capacity": "many"}}"#);
+        let wrong = wrong.unwrap_err().to_string();
+        assert!(wrong.starts_with("pool: invalid type"), "{wrong}");
     }
 
     #[test]
