@@ -146,7 +146,8 @@ impl BareDesktop {
     /// Begins a session. Cancel safe.
     pub(crate) async fn session(&self) -> Result<Session, Fault> {
         let label = secrets::token::<8>().map_err(Fault::Directory)?;
-        let directory = self.base.path.join(format!("session-{label}"));
+        // Short: programs put sockets into it, whose paths have at most 107 characters.
+        let directory = self.base.path.join(format!("s-{}", &label[..6]));
         private_directory(&directory)?;
         let keeper = Program {
             name: "sleep",
@@ -262,6 +263,12 @@ impl Session {
         };
         self.programs.push(Supervised::start(program).await?);
         Ok(())
+    }
+
+    /// What the program that was started last said, if it has ended already.
+    pub(crate) fn ended(&self) -> Option<Fault> {
+        let last = self.programs.last()?;
+        (!last.is_running()).then(|| last.failed("has ended at once"))
     }
 
     /// Ends the programs and removes the home. Idempotent.

@@ -32,10 +32,8 @@ async fn pages(http: &Http) -> Result<Vec<Target>, Fault> {
 
 /// Whether a page is one of those that a browser shows when it has just started.
 fn is_blank(url: &str) -> bool {
-    matches!(
-        url,
-        "about:blank" | "chrome://newtab/" | "chrome://new-tab-page/" | ""
-    )
+    matches!(url, "" | "about:blank" | "chrome://newtab/")
+        || url.starts_with("chrome://new-tab-page")
 }
 
 async fn close(http: &Http, id: &str) -> Result<(), Fault> {

@@ -99,13 +99,20 @@ impl LocalGuest {
         Ok(())
     }
 
-    /// Waits until there are more windows than `before`. An application that shows none, or joins a
-    /// running one, is no fault.
+    /// Waits until there are more windows than `before`. An application that shows none is no fault,
+    /// nor one that ends because it has joined a running one.
     async fn wait_for_another(&self, before: usize) -> Result<(), Fault> {
         let end = Instant::now() + Duration::from_millis(self.config.window_timeout_ms);
         while Instant::now() < end {
             if self.windows().await?.len() > before {
                 return Ok(());
+            }
+            if let Some(fault) = self.session.ended() {
+                return if before == 0 {
+                    Err(fault.into())
+                } else {
+                    Ok(())
+                };
             }
             sleep(POLL).await;
         }
