@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dart_core::{
-    Action, ActionKind, ActionSet, Device, DeviceSpec, Error, ErrorKind, Frame, Observation,
-    Result, Size,
+    Action, ActionKind, ActionSet, Device, DeviceSpec, Error, ErrorKind, Frame, NamedKey,
+    Observation, Result, Size,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -13,6 +13,7 @@ use crate::{
     config::VncConfig,
     rfb::{
         Abilities, Connection, CursorImage, Dialect, InputState, Password, RfbError, Step, Target,
+        keysym,
     },
 };
 
@@ -102,6 +103,15 @@ impl VncDevice {
         let steps = self.input.take_over(self.spec.screen);
         let done = self.act(steps).await;
         self.explain(operation, done)?;
+        if self.abilities().locks.is_some_and(|locks| locks.caps) {
+            // Letters would come out as capitals.
+            let tap = [true, false].map(|down| Step::Key {
+                keysym: keysym::of_named(NamedKey::CapsLock),
+                down,
+            });
+            let done = self.act(tap.to_vec()).await;
+            self.explain(operation, done)?;
+        }
         self.refresh_spec();
         Ok(())
     }

@@ -23,6 +23,8 @@ pub(crate) enum Fault {
         what: &'static str,
         said: String,
     },
+    #[error("QEMU: {0}")]
+    Monitor(String),
     #[error("cannot prepare the desktop's directory")]
     Directory(#[source] io::Error),
     #[error("no free port on the loopback interface")]
@@ -34,6 +36,7 @@ impl From<Fault> for Error {
         let kind = match fault {
             Fault::Missing { .. } | Fault::Setting(_) => ErrorKind::Config,
             Fault::Spawn { .. } | Fault::Directory(_) | Fault::Port(_) => ErrorKind::Exhausted,
+            Fault::Monitor(_) => ErrorKind::Disconnected,
             Fault::Start { .. } => ErrorKind::Timeout,
         };
         let message = fault.to_string();

@@ -7,6 +7,7 @@
 pub(crate) mod bare;
 mod browser;
 pub(crate) mod fault;
+pub mod qemu;
 pub(crate) mod secrets;
 mod supervisor;
 
