@@ -13,7 +13,7 @@ const ROLLOUTS: &str = "curation.rollout_number.enabled=true";
 const LENGTH: &str = "curation.trajectory_length.enabled=true";
 const ENTROPY: &str = "trainer.entropy_drop=0.2";
 const TRUNCATED: &str = "trainer.importance={ kind = \"truncated\", cap = 1.0 }";
-const QUANTISED: &str = "policy.worker.logit_step=2.0";
+const QUANTISED: &str = "policy.worker.logit_step=4.0";
 
 /// Each piece alone over the baseline, all of them, and a sampler whose logits are rounded.
 pub(super) const ROWS: &[Row] = &[
