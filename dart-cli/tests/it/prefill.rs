@@ -52,26 +52,29 @@ fn pool(run_dir: &Path) -> BTreeMap<u64, Vec<Value>> {
         .collect()
 }
 
+/// Five trajectories in an export: the first was shown with help, the last has failed. And the
+/// first one's instruction without help.
+fn collect(run_dir: &str, out: &str) -> (Vec<Value>, Value) {
+    succeed(&arguments(run_dir, &["warm_start.pool_seeds=5"]));
+    succeed(&["export", "--run-dir", run_dir, "--out", out]);
+    let mut collected = lines(Path::new(out));
+    assert_eq!(collected.iter().filter(|line| succeeded(line)).count(), 5);
+    let instruction = collected[0]["instruction"].clone();
+    let hinted = format!("{} Hint: it is blue.", instruction.as_str().unwrap());
+    collected[0]["instruction"] = json!(hinted);
+    collected[4]["outcome"]["reward"] = json!(0.0);
+    let mut text = collected.iter().map(Value::to_string).collect::<Vec<_>>();
+    text.push(String::new());
+    fs::write(Path::new(out).join("trajectories.jsonl"), text.join("\n")).unwrap();
+    (collected, instruction)
+}
+
 #[test]
 fn collected_successes_enter_the_pool_without_their_hints() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (first, out, second, again) = (path("first"), path("out"), path("second"), path("again"));
-    succeed(&arguments(&first, &["warm_start.pool_seeds=5"]));
-    succeed(&["export", "--run-dir", &first, "--out", &out]);
-    let mut collected = lines(Path::new(&out));
-    assert_eq!(collected.iter().filter(|line| succeeded(line)).count(), 5);
-    // The first was shown with help, the last has failed.
-    let instruction = collected[0]["instruction"].as_str().unwrap().to_owned();
-    collected[0]["instruction"] = json!(format!("{instruction} Hint: it is blue."));
-    collected[4]["outcome"]["reward"] = json!(0.0);
-    let text: Vec<String> = collected.iter().map(Value::to_string).collect();
-    fs::write(
-        Path::new(&out).join("trajectories.jsonl"),
-        text.join("\n") + "\n",
-    )
-    .unwrap();
-
+    let (out, second, again) = (path("out"), path("second"), path("again"));
+    let (collected, instruction) = collect(&path("first"), &out);
     let folders = format!("prefill.folders=[\"{out}\"]");
     let settings = [
         "warm_start.pool_seeds=0",
@@ -89,42 +92,39 @@ fn collected_successes_enter_the_pool_without_their_hints() {
     for line in &collected[1..4] {
         assert_eq!(provenance(line), Some("imported"));
     }
-    assert_eq!(
-        provenance(&collected[4]),
-        None,
-        "a failure is no experience"
-    );
+    let failed = provenance(&collected[4]);
+    assert_eq!(failed, None, "a failure is no experience");
 
     succeed(&["export", "--run-dir", &second, "--out", &again]);
     let stored = lines(Path::new(&again));
     let of = |line: &Value| {
-        stored
-            .iter()
-            .find(|found| found["seed"] == line["seed"])
-            .unwrap()
+        let mut found = stored.iter().filter(|found| found["seed"] == line["seed"]);
+        found.next().unwrap()
     };
     let unhinted = of(&collected[0]);
-    assert_eq!(unhinted["instruction"], json!(instruction));
-    assert_ne!(
-        unhinted["id"], collected[0]["id"],
-        "another run's identities are others"
-    );
-    let log_probs = &unhinted["steps"][0]["decision"]["rollout_log_probs"];
-    assert!(
-        log_probs
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|lp| lp.as_f64().unwrap() < 0.0)
-    );
-    let kept = of(&collected[1]);
+    assert_eq!(unhinted["instruction"], instruction);
+    let (new, old) = (&unhinted["id"], &collected[0]["id"]);
+    assert_ne!(new, old, "another run's identities are others");
+    let log_probs = unhinted["steps"][0]["decision"]["rollout_log_probs"].as_array();
+    let drawn = |lp: &Value| lp.as_f64().unwrap() < 0.0;
+    assert!(log_probs.unwrap().iter().any(drawn));
+    let kept = &of(&collected[1])["steps"];
     assert_eq!(
-        kept["steps"], collected[1]["steps"],
+        *kept, collected[1]["steps"],
         "without a hint nothing changes"
     );
+}
 
-    let off = ["curation.pool.enabled=false", &folders];
-    let refused = run(&arguments(&path("third"), &off));
+#[test]
+fn a_pool_that_is_off_cannot_be_filled() {
+    let folder = tempfile::tempdir().unwrap();
+    let run_dir = folder.path().join("run").to_str().unwrap().to_owned();
+    let off = [
+        "curation.pool.enabled=false",
+        "prefill.folders=[\"nowhere\"]",
+    ];
+    let refused = run(&arguments(&run_dir, &off));
     assert!(!refused.status.success());
-    assert!(stderr(&refused).contains("curation.pool.enabled"));
+    let said = stderr(&refused);
+    assert!(said.contains("curation.pool.enabled"), "{said}");
 }
