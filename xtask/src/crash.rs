@@ -287,7 +287,7 @@ impl<'a> Run<'a> {
             println!("still running after the kill: {left:?}");
             tally.left_running += left.len() as u64;
         }
-        if !self.dir.join("store/trajectories.sqlite").exists() {
+        if !self.dir.join("store/made").exists() {
             // Killed before the store was made: nothing can have been acknowledged.
             return Ok(());
         }
