@@ -192,7 +192,7 @@ fn what_is_not_finite_leaves_an_accumulated_step_whole() {
 fn the_average_lags_and_either_is_published() {
     let weights = |learner: &GrpoLearner<Toy>| match learner.export().unwrap().source {
         WeightsSource::Memory(bytes) => bytes.to_vec(),
-        other => panic!("in memory, not {other:?}"),
+        other @ WeightsSource::Directory(_) => panic!("in memory, not {other:?}"),
     };
     let file = |learner: &GrpoLearner<Toy>, name: &str| {
         let mut files = saved(learner).into_iter();
