@@ -56,6 +56,8 @@ pub(crate) enum AdbError {
     InvalidAction(String),
     #[error("{0}: {1}")]
     LocalFile(String, String),
+    #[error("{0}")]
+    Busy(String),
     #[error("the device is closed")]
     DeviceClosed,
 }
@@ -86,6 +88,7 @@ impl AdbError {
             Self::Config(_) => ErrorKind::Config,
             Self::InvalidAction(_) => ErrorKind::InvalidAction,
             Self::LocalFile(..) => ErrorKind::Storage,
+            Self::Busy(_) => ErrorKind::Exhausted,
         }
     }
 

@@ -7,6 +7,7 @@
 //! | [`device`] | [`AdbDevice`]: pictures, touches, text, recovery |
 //! | [`OwnServer`] | an ADB server of one's own, on a private port, ended with its owner |
 //! | [`quote`] | quoting for the device's shell |
+//! | [`tasks`] | tasks as data: set-up, checks, clean-up |
 //! | `simulator` (feature) | a phone that a real ADB server connects to, around any [`Device`](dart_core::Device) |
 
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ mod own_server;
 pub mod quote;
 #[cfg(feature = "simulator")]
 pub mod simulator;
+pub mod tasks;
 pub mod wire;
 
 pub use device::{AdbConfig, AdbDevice};

@@ -10,3 +10,4 @@ mod lab;
 mod live;
 mod pad;
 mod real_server;
+mod tasks;
