@@ -28,7 +28,7 @@ const SMALL: &[&str] = &[
     "training.max_seconds=3600",
 ];
 
-fn begin(run_dir: &Path, settings: &[&str]) -> Vec<String> {
+pub(crate) fn begin(run_dir: &Path, settings: &[&str]) -> Vec<String> {
     let mut arguments: Vec<String> = ["train", "--config", "configs/ci.toml", "--run-dir"]
         .map(str::to_owned)
         .into();
@@ -39,7 +39,7 @@ fn begin(run_dir: &Path, settings: &[&str]) -> Vec<String> {
     arguments
 }
 
-fn resume(run_dir: &Path, steps: u64) -> Vec<String> {
+pub(crate) fn resume(run_dir: &Path, steps: u64) -> Vec<String> {
     let steps = format!("training.max_steps={steps}");
     let run_dir = run_dir.to_str().unwrap();
     ["train", "--resume", "--run-dir", run_dir, "--set", &steps]
@@ -47,11 +47,11 @@ fn resume(run_dir: &Path, steps: u64) -> Vec<String> {
         .into()
 }
 
-fn strs(arguments: &[String]) -> Vec<&str> {
+pub(crate) fn strs(arguments: &[String]) -> Vec<&str> {
     arguments.iter().map(String::as_str).collect()
 }
 
-fn newest(run_dir: &Path) -> PathBuf {
+pub(crate) fn newest(run_dir: &Path) -> PathBuf {
     let checkpoints = run_dir.join("checkpoints");
     let latest = fs::read_to_string(checkpoints.join("LATEST")).unwrap();
     checkpoints.join(latest.trim())
@@ -168,7 +168,7 @@ fn killed_at_any_point_it_loses_nothing() {
     }
 }
 
-fn interrupt(child: &mut std::process::Child) -> i32 {
+pub(crate) fn interrupt(child: &mut std::process::Child) -> i32 {
     let pid = child.id().to_string();
     let killed = std::process::Command::new("kill")
         .args(["-INT", &pid])
@@ -177,7 +177,7 @@ fn interrupt(child: &mut std::process::Child) -> i32 {
     child.wait().unwrap().code().unwrap()
 }
 
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(3);
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");

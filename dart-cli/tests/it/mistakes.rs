@@ -85,12 +85,61 @@ fn in_the_config() {
             (&["--set", "model.heads=5"], &["heads"]),
             (&["--set", "trainer.surrogate.low=-1"], &["surrogate.low"]),
             (
+                &["--set", "trainer.importance.cap=0"],
+                &["importance.cap", "above 0"],
+            ),
+            (
+                &["--set", "trainer.importance.cap=nan"],
+                &[
+                    "--set trainer.importance.cap=nan",
+                    "a finite number is needed",
+                ],
+            ),
+            (
+                &["--set", "trainer.importance.cap=lots"],
+                &[
+                    "--set trainer.importance.cap=lots",
+                    "a number is needed, not the text `lots`",
+                ],
+            ),
+            (
+                &["--set", "trainer.importance.kap=1"],
+                &["--set trainer.importance.kap=1", "did you mean `cap`?"],
+            ),
+            (
+                &["--set", "store.retention={kind=\"all\",trajectories=1}"],
+                &["--set store.retention=", "no key `trajectories`"],
+            ),
+            (
+                &["--set", "store.max_megabytes=-1"],
+                &[
+                    "--set store.max_megabytes=-1",
+                    "a whole number of 0 or more",
+                ],
+            ),
+            (
                 &["--set", "curation.max_groups_per_batch=1"],
                 &["max_groups_per_batch"],
             ),
             (&["--set", "rollout.environments=0"], &["environments"]),
         ],
     );
+}
+
+/// Case: one key of a table with a kind used to need the kind beside it.
+#[test]
+fn one_key_of_a_kind_is_enough() {
+    for (setting, expected) in [
+        ("store.retention.trajectories=5", "trajectories = 5"),
+        ("store.retention.kind=all", "kind = \"all\""),
+        ("trainer.importance.cap=3", "cap = 3.0"),
+        ("trainer.importance.kind=off", "kind = \"off\""),
+    ] {
+        let output = run(&["train", "--dry-run", "--set", setting]);
+        let config = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{setting}: {}", stderr(&output));
+        assert!(config.contains(expected), "{setting}: {config}");
+    }
 }
 
 #[test]

@@ -90,6 +90,7 @@ impl SqliteArchive {
     async fn connect(dir: &Path) -> Result<SqliteConnection> {
         let mut connection = look(dir).await?;
         if schema::version(&mut connection).await? == 0 {
+            schema::was_never_made(dir)?;
             // Whoever makes it has not come far yet.
             return Err(CurationError::NoStore {
                 dir: dir.to_owned(),

@@ -107,6 +107,9 @@ impl SqliteStore {
             .synchronous(config.pragma());
         let mut connection = options.connect().await?;
         schema::check(dir, &mut connection).await?;
+        if schema::version(&mut connection).await? == 0 {
+            schema::was_never_made(dir)?;
+        }
         schema::bring_up_to_date(dir, &mut connection).await?;
         schema::check_tables(dir, &mut connection).await?;
         schema::note_made(dir)?;

@@ -67,12 +67,22 @@ pub(super) async fn bring_up_to_date(dir: &Path, connection: &mut SqliteConnecti
 
 /// Refuses a folder whose database was there once and is gone, before SQLite makes a new one.
 pub(super) fn was_destroyed(dir: &Path) -> Result<()> {
-    let path = dir.join(FILE);
-    let length = fs::metadata(&path).map_or(0, |metadata| metadata.len());
-    if length == 0 && dir.join(MADE).exists() {
-        return Err(CurationError::Destroyed { path });
+    let length = fs::metadata(dir.join(FILE)).map_or(0, |metadata| metadata.len());
+    if length == 0 {
+        was_never_made(dir)
+    } else {
+        Ok(())
     }
-    Ok(())
+}
+
+/// Refuses a folder whose database was made once and now holds nothing, as without its journal.
+pub(super) fn was_never_made(dir: &Path) -> Result<()> {
+    if !dir.join(MADE).exists() {
+        return Ok(());
+    }
+    Err(CurationError::Destroyed {
+        path: dir.join(FILE),
+    })
 }
 
 /// Notes that the database has been made.

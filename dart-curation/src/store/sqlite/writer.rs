@@ -117,6 +117,8 @@ impl Writer {
             self.prune().await;
         }
         orders.close();
+        // After a clean end the database is one file, unless an onlooker holds the journal.
+        let _ = self.pragma("PRAGMA wal_checkpoint(TRUNCATE)").await;
         let closed = self.connection.close().await;
         drop(self.lock);
         if let Some(done) = closing {
@@ -213,7 +215,7 @@ impl Writer {
         limit(&mut self.connection, self.max_pages).await
     }
 
-    async fn set_synchronous(&mut self, pragma: &'static str) -> Result<()> {
+    async fn pragma(&mut self, pragma: &'static str) -> Result<()> {
         sqlx::query(pragma).execute(&mut self.connection).await?;
         Ok(())
     }
@@ -235,7 +237,7 @@ impl Writer {
         fault::point("put.images-written");
         let seals = jobs.iter().any(|job| matches!(job, Job::Seal(_)));
         if seals && !self.always_full {
-            self.set_synchronous("PRAGMA synchronous = FULL").await?;
+            self.pragma("PRAGMA synchronous = FULL").await?;
         }
         let now = Moment::now();
         let mut results = Vec::with_capacity(prepared.len());
@@ -258,7 +260,7 @@ impl Writer {
         }
         if seals {
             if !self.always_full {
-                self.set_synchronous("PRAGMA synchronous = NORMAL").await?;
+                self.pragma("PRAGMA synchronous = NORMAL").await?;
             }
             fault::point("seal.committed");
             self.pruning = prune::Plan::make(&mut self.connection, self.retention).await?;
