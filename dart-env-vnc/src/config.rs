@@ -28,6 +28,9 @@ pub struct VncConfig {
     pub encoding: EncodingChoice,
     /// How keys are named to the server. Default `auto`.
     pub keyboard: Keyboard,
+    /// Whether the server sends updates without being asked for each, if it can. Default: over a
+    /// network, where that saves a round trip for each.
+    pub continuous_updates: Option<bool>,
     /// Longest wait for the TCP connection, and for a lost server to come back, milliseconds.
     /// Default 5,000.
     pub connect_timeout_ms: u64,
@@ -53,6 +56,7 @@ impl Default for VncConfig {
             allow_clear_password: false,
             encoding: EncodingChoice::Auto,
             keyboard: Keyboard::Auto,
+            continuous_updates: None,
             connect_timeout_ms: 5_000,
             handshake_timeout_ms: 15_000,
             update_timeout_ms: 5_000,
@@ -88,6 +92,7 @@ impl VncConfig {
                 clear_password: self.allow_clear_password,
             },
             encoding: self.encoding,
+            continuous: self.continuous_updates,
             deadlines: self.deadlines(),
         })
     }

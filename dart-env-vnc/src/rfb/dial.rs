@@ -44,6 +44,8 @@ pub(crate) struct Target {
     pub(crate) port: u16,
     pub(crate) access: Access,
     pub(crate) encoding: EncodingChoice,
+    /// Whether updates come without being asked for; none means over a network.
+    pub(crate) continuous: Option<bool>,
     pub(crate) deadlines: Deadlines,
 }
 
@@ -86,7 +88,7 @@ pub(super) async fn dial(target: &Target) -> Result<Dialled, RfbError> {
         );
     }
     let mut core = Core::with_login(login(access, local)?, Offer::new(target.encoding, local));
-    core.want_continuous_updates(!local);
+    core.want_continuous_updates(target.continuous.unwrap_or(!local));
     let greeting = greet(stream, core, access.trust.as_ref());
     match timeout(deadlines.handshake, greeting).await {
         Ok(greeted) => greeted,

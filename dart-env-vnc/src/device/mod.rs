@@ -1,6 +1,8 @@
 //! [`VncDevice`]: a desktop behind an RFB server, as a [`Device`].
 
-use std::{sync::Arc, time::Duration};
+mod extras;
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use dart_core::{
@@ -11,10 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     config::VncConfig,
-    rfb::{
-        Abilities, Connection, CursorImage, Dialect, InputState, Password, RfbError, Step, Target,
-        keysym,
-    },
+    rfb::{Connection, Dialect, InputState, Password, RfbError, Step, Target, keysym},
 };
 
 /// What a desktop takes; the other three concern the task and never reach a device.
@@ -130,49 +129,9 @@ impl VncDevice {
         self.explain("settle", settled.await)
     }
 
-    /// What the server can do, as far as it has told; of a lost server, nothing.
-    pub fn abilities(&self) -> Arc<Abilities> {
-        let connection = self.connection.as_ref();
-        connection.map(Connection::abilities).unwrap_or_default()
-    }
-
     /// In which of its ways the server is told of input.
     fn dialect(&self) -> Dialect {
         Dialect::new(self.config.keyboard, &self.abilities())
-    }
-
-    /// The text that the server's clipboard was last said to have.
-    pub fn clipboard(&self) -> Option<String> {
-        self.connection.as_ref().and_then(Connection::clipboard)
-    }
-
-    /// Gives the server's clipboard this text, to be pasted by whatever pastes there.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unsupported`] for other characters than Latin-1 if the server's clipboard
-    /// takes only those, [`ErrorKind::Protocol`] for more than 1 MiB, or a lost connection.
-    pub async fn set_clipboard(&self, text: &str) -> Result<()> {
-        let set = async { self.connection()?.set_clipboard(text).await };
-        self.explain("set_clipboard", set.await)
-    }
-
-    /// Asks for a screen of `size` and waits until it has it.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unsupported`] if the server does not offer it or refuses,
-    /// [`Timeout`](ErrorKind::Timeout) if it does not say.
-    pub async fn resize(&mut self, size: Size) -> Result<()> {
-        self.check_open("resize")?;
-        let resized = async { self.connection()?.resize(size).await };
-        let resized = resized.await;
-        self.explain("resize", resized)?;
-        let followed = self.follow_resize().await;
-        self.explain("resize", followed)
-    }
-
-    /// The pointer's shape, if the server told it.
-    pub fn cursor(&self) -> Option<Arc<CursorImage>> {
-        self.connection.as_ref().and_then(Connection::cursor)
     }
 
     fn connection(&self) -> Result<&Connection, RfbError> {
