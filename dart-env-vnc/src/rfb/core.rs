@@ -24,7 +24,8 @@ enum Phase {
 /// Put what the server sends into [`input`](Self::input), call [`next_event`](Self::next_event)
 /// until it has none, send what [`take_output`](Self::take_output) gives. How the bytes are cut
 /// into pieces makes no difference, no byte makes it panic, and it never holds more than one unit
-/// of the stream (at most a cursor of 4 MiB; pixels are consumed row by row).
+/// of the stream: a rectangle that is compressed, never one of plain pixels, which are consumed row
+/// by row.
 ///
 /// ```
 /// use dart_env_vnc::rfb::Core;

@@ -17,9 +17,9 @@
 //! | `dial` | from an address to a server that has greeted us |
 //! | `connection`, `shared` | the tokio driver: a reader and a writer task, frames published at update boundaries |
 //!
-//! Deviations from the RFC: the extra encodings of RFC 6143 (RRE, Hextile, TRLE, ZRLE) are not
-//! offered; an encoding that was not offered ends the connection, because the stream cannot be
-//! followed past it; every length is bounded before anything is allocated ([`limits`]).
+//! Deviations from the RFC: an encoding that is unknown ends the connection, because the stream
+//! cannot be followed past it; every length is bounded before anything is allocated ([`limits`]),
+//! and so is what one update may paint.
 
 mod colour;
 mod connection;

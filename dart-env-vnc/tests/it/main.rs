@@ -11,6 +11,7 @@ mod osworld_server;
 mod rfb_cases;
 mod rfb_conformance;
 mod rfb_core;
+mod rfb_encodings;
 mod rfb_faults;
 mod rfb_hostile;
 mod rfb_hostile_encodings;
