@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use dart_core::{DeviceEnvironmentConfig, Result, Split, Task, TaskId};
 use serde::{Deserialize, Serialize};
 
-use super::{error::Fault, support::Capabilities, task::TaskFile};
+use super::{error::Fault, local, support::Capabilities, task::TaskFile};
 use crate::{DesktopConfig, VncConfig};
 
 /// Settings of OSWorld environments.
@@ -273,7 +273,10 @@ impl OsworldConfig {
         });
         Ok(chosen
             .map(|file| {
-                let reasons = capabilities.support(&file.task).reasons();
+                let mut reasons = capabilities.support(&file.task).reasons();
+                if matches!(self.guest, GuestConfig::Local(_)) {
+                    reasons.extend(local::absent(&file.task));
+                }
                 (file, reasons)
             })
             .collect())

@@ -22,7 +22,7 @@ pub(super) enum Seat {
     /// On this machine, started and ended with the device.
     Local(Arc<LocalConfig>),
     /// In a virtual machine, which goes on.
-    Server(Taken),
+    Server(Box<Taken>),
 }
 
 impl Seat {

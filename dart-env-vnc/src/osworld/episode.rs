@@ -145,12 +145,11 @@ impl Episode {
     /// Files that lie on this machine go to the guest; others it fetches itself.
     async fn download(&mut self, files: &[Download]) -> Result<()> {
         for file in files {
-            match self.reference(file_name(&file.path))? {
-                Some(content) => self.scene.guest.write_file(&file.path, &content).await?,
-                None => {
-                    let step = SetupStep::Download(vec![file.clone()]);
-                    self.scene.guest.set_up(&step).await?;
-                }
+            if let Some(content) = self.reference(file_name(&file.path))? {
+                self.scene.guest.write_file(&file.path, &content).await?;
+            } else {
+                let step = SetupStep::Download(vec![file.clone()]);
+                self.scene.guest.set_up(&step).await?;
             }
         }
         Ok(())

@@ -57,7 +57,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    const fn kind(&self) -> ErrorKind {
+    fn kind(&self) -> ErrorKind {
         match self {
             Self::Format { .. } | Self::Setting(_) | Self::Path { .. } | Self::Read { .. } => {
                 ErrorKind::Config
@@ -70,10 +70,19 @@ impl Fault {
             }
             // Setting the same task up once more on a fresh desktop may succeed.
             Self::Step { .. } => ErrorKind::Protocol,
+            // A program that is not there will not be there next time.
+            Self::Spawn { cause, .. } if is_missing(cause) => ErrorKind::Config,
             // A desktop's own fault has its own kind (see the conversion).
             Self::Spawn { .. } | Self::Desktop(_) => ErrorKind::Exhausted,
         }
     }
+}
+
+fn is_missing(cause: &io::Error) -> bool {
+    matches!(
+        cause.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+    )
 }
 
 impl From<Fault> for Error {

@@ -47,7 +47,7 @@ impl OsworldFactory {
     pub async fn make(&self) -> Result<DeviceEnvironment<OsworldDevice, OsworldDriver>> {
         let seat = match &self.config.guest {
             GuestConfig::Local(local) => Seat::Local(Arc::new(local.clone())),
-            GuestConfig::Servers { .. } => Seat::Server(self.seats.take()?),
+            GuestConfig::Servers { .. } => Seat::Server(Box::new(self.seats.take()?)),
         };
         let driver = OsworldDriver::new(Arc::clone(&self.config), self.host_exec)?;
         let device = OsworldDevice::start(seat).await?;

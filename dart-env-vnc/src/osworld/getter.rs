@@ -122,7 +122,7 @@ impl OneOrMany {
 }
 
 #[derive(Deserialize)]
-struct Command {
+struct Run {
     command: CommandText,
     #[serde(default, deserialize_with = "truth")]
     shell: bool,
@@ -196,7 +196,7 @@ fn files(kind: &str, raw: &Value) -> Result<Vec<FileRef>, String> {
 }
 
 fn command(kind: &str, raw: &Value) -> Result<GuestCommand, String> {
-    let Command { command, shell } = typed(kind, raw)?;
+    let Run { command, shell } = typed(kind, raw)?;
     Ok(GuestCommand { command, shell })
 }
 

@@ -169,16 +169,18 @@ impl ServerGuest {
 
     async fn upload(&self, path: &str, bytes: &[u8]) -> Result<(), Fault> {
         let path = self.absolute(path);
-        // Found in neither the path nor, but by intent, in the content; a server takes the first
-        // boundary that fits, so content that holds it would be cut.
-        let boundary = (0_u64..)
+        // In neither the path nor the content, where it would end a part.
+        let holds = |text: &String| {
+            let part = |part: &[u8]| part == text.as_bytes();
+            bytes.windows(text.len()).any(part) || path.contains(text.as_str())
+        };
+        let boundary = (0..64_u64)
             .map(|n| format!("----dart{n:016x}"))
-            .find(|text| {
-                !bytes
-                    .windows(text.len())
-                    .any(|part| part == text.as_bytes())
-            })
-            .unwrap_or_default();
+            .find(|text| !holds(text));
+        let boundary = boundary.ok_or_else(|| Fault::Answer {
+            what: path.clone(),
+            why: "no boundary fits this content".into(),
+        })?;
         let quoted = path.replace(['"', '\r', '\n'], "_");
         let mut body = format!(
             "--{boundary}\r\nContent-Disposition: form-data; name=\"file_path\"\r\n\r\n{path}\r\n\

@@ -168,7 +168,7 @@ struct Files {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Command {
+struct Run {
     command: CommandText,
     #[serde(default, deserialize_with = "truth")]
     shell: bool,
@@ -235,11 +235,11 @@ impl TryFrom<RawStep> for SetupStep {
         Ok(match raw.kind.as_str() {
             "download" => Self::Download(typed::<Files>(raw)?.files),
             "launch" => {
-                let Command { command, shell, .. } = typed(raw)?;
+                let Run { command, shell, .. } = typed(raw)?;
                 Self::Launch(GuestCommand { command, shell })
             }
             "execute" | "command" => {
-                let Command {
+                let Run {
                     command,
                     shell,
                     stdout,

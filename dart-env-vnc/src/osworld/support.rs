@@ -159,7 +159,7 @@ impl Capabilities {
             SetupStep::Open { path } => self
                 .local
                 .as_ref()
-                .and_then(|policy| policy.opens(path).err()),
+                .and_then(|_| local::Policy::opens(path).err()),
             SetupStep::Sleep(_)
             | SetupStep::ActivateWindow(_)
             | SetupStep::CloseWindow(_)
@@ -173,8 +173,10 @@ impl Capabilities {
     }
 
     fn download(&self, task: &OsworldTask, files: &[super::step::Download]) -> Option<String> {
-        let policy = self.local.as_ref()?;
-        let bad = files.iter().find_map(|file| policy.path(&file.path).err());
+        self.local.as_ref()?;
+        let bad = files
+            .iter()
+            .find_map(|file| local::Policy::path(&file.path).err());
         let missing = || {
             let absent = |name: &&str| !self.has(task, name);
             let name = files
@@ -274,8 +276,10 @@ impl Capabilities {
             Getter::VmCommandLine(command) | Getter::VmCommandError(command) => {
                 self.command(command, false)
             }
-            Getter::VmFile(files) => files.iter().find_map(|file| local?.path(&file.path).err()),
-            Getter::ListDirectory { path } => local?.path(path).err(),
+            Getter::VmFile(files) => files
+                .iter()
+                .find_map(|file| local.and_then(|_| local::Policy::path(&file.path).err())),
+            Getter::ListDirectory { path } => local.and_then(|_| local::Policy::path(path).err()),
             Getter::VmTerminalOutput | Getter::AccessibilityTree => {
                 local.map(|_| format!("getter {} on a local desktop", source.getter.kind()))
             }

@@ -320,7 +320,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn with(evaluator: Value) -> Result<OsworldTask> {
+    fn with(evaluator: &Value) -> Result<OsworldTask> {
         let task = json!({"id": "a", "instruction": "b", "evaluator": evaluator, "new_key": 1});
         OsworldTask::from_value("a.json", task)
     }
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn one_metric_or_several() {
-        let task = with(json!({"func": "exact_match", "result": rule(), "expected": rule()}));
+        let task = with(&json!({"func": "exact_match", "result": rule(), "expected": rule()}));
         let task = task.unwrap();
         assert_eq!(task.other_keys, ["new_key"]);
         let Evaluator::Checks { checks, .. } = task.evaluator else {
@@ -347,7 +347,7 @@ mod tests {
             conjunction,
             unknown,
             ..
-        } = with(several).unwrap().evaluator
+        } = with(&several).unwrap().evaluator
         else {
             panic!("checks");
         };
@@ -371,11 +371,11 @@ mod tests {
             json!({"func": "a", "postconfig": [{"type": "sleep"}]}),
             json!({}),
         ] {
-            let error = with(bad.clone()).unwrap_err();
+            let error = with(&bad).unwrap_err();
             assert_eq!(error.kind(), dart_core::ErrorKind::Config, "{bad}");
             assert!(error.to_string().contains("a.json"), "{error}");
         }
-        let infeasible = with(json!({"func": "infeasible"})).unwrap();
+        let infeasible = with(&json!({"func": "infeasible"})).unwrap();
         assert_eq!(infeasible.evaluator, Evaluator::Infeasible);
     }
 

@@ -176,6 +176,13 @@ async fn browser() {
 }
 
 #[tokio::test]
+async fn image_editor() {
+    if installed("osworld-gimp", &["gimp"]) {
+        run("gimp", HostExec::Denied).await;
+    }
+}
+
+#[tokio::test]
 async fn office() {
     if installed("osworld-office", &["localc", "lowriter"]) {
         run("office", HostExec::Denied).await;
@@ -264,6 +271,55 @@ async fn episodes_share_nothing() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     let error = env.reset(task, 0).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misuse);
+}
+
+/// The X server of the desktop in `folder`.
+fn x_server(folder: &Path) -> u32 {
+    let folder = folder.display().to_string();
+    let is_server = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&line);
+        // Its supervisor's command line has the same words, and is a shell's.
+        text.starts_with("Xtigervnc") && text.contains(&folder)
+    };
+    let all = std::fs::read_dir("/proc").unwrap();
+    let mut pids = all.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    pids.find(is_server).unwrap()
+}
+
+/// A desktop that dies in the middle of an episode is an error and never a score; the next reset
+/// has another one.
+#[tokio::test]
+async fn a_desktop_that_dies_is_replaced() {
+    if !installed("osworld-editor", &["mousepad"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config();
+    let GuestConfig::Local(local) = &mut config.guest else {
+        panic!("a local guest");
+    };
+    local.directory = Some(folder.path().to_owned());
+    let tasks = tasks(&config, HostExec::Denied);
+    let task = tasks
+        .iter()
+        .find(|t| t.id.as_str() == "osworld.write-greeting")
+        .unwrap();
+    let factory = OsworldFactory::new(config, HostExec::Denied).unwrap();
+    let mut env = factory.create().await.unwrap();
+    env.reset(task, 0).await.unwrap();
+    let pid = x_server(folder.path()).to_string();
+    let killed = std::process::Command::new("kill")
+        .args(["-9", &pid])
+        .status();
+    assert!(killed.unwrap().success());
+    let error = env.step(&action("type hello world")).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    assert!(env.score().await.is_err());
+    let solution = ["type hello world", "keys ctrl+s", "wait 300", "done"];
+    assert_eq!(play(&mut *env, task, &solution, "replaced").await, 1.0);
+    env.close().await.unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 /// What a task file asks for is refused before anything is started.

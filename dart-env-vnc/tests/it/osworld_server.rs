@@ -142,7 +142,11 @@ async fn steps_are_sent_as_osworld_has_them() {
         .await
         .unwrap();
     assert_eq!(score, 1.0);
-    let log = bench.server.with(|state| state.log.clone());
+    check_log(&bench.server.with(|state| state.log.clone()));
+}
+
+/// What the server was asked, in order.
+fn check_log(log: &[(String, String)]) {
     let paths: Vec<&str> = log.iter().map(|(path, _)| path.as_str()).collect();
     assert_eq!(
         paths,

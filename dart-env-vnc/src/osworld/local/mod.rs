@@ -8,6 +8,7 @@ mod policy;
 pub(super) mod run;
 
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -25,6 +26,7 @@ use super::{
     guest::{Guest, Output, Query},
     http::Http,
     step::{GuestCommand, SetupStep, WindowQuery},
+    task::OsworldTask,
 };
 use crate::desktop::bare::{self, BareDesktop, Session};
 
@@ -162,7 +164,7 @@ impl LocalGuest {
     }
 
     async fn open(&mut self, path: &str) -> Result<(), Fault> {
-        self.policy.opens(path).map_err(Self::denied)?;
+        Policy::opens(path).map_err(Self::denied)?;
         let program = policy::opener(path)
             .ok_or_else(|| Fault::Unsupported(format!("no program to open {path}")))?;
         let real = self.confined.path(path)?.display().to_string();
@@ -269,6 +271,24 @@ impl LocalGuest {
     }
 }
 
+/// The programs that a task starts or opens files with and that are not installed, as reasons.
+pub(crate) fn absent(task: &OsworldTask) -> BTreeSet<String> {
+    let programs = task.config.iter().filter_map(|step| match step {
+        SetupStep::Launch(command) if !command.shell => command.words().ok()?.into_iter().next(),
+        SetupStep::Open { path } => policy::opener(path).map(str::to_owned),
+        _ => None,
+    });
+    let installed = |program: &String| match program.as_str() {
+        "socat" => true,
+        browser if policy::BROWSERS.contains(&browser) => bare::browser_program().is_ok(),
+        other => bare::require(other, "").is_ok(),
+    };
+    let absent = programs.filter(|program| !installed(program));
+    absent
+        .map(|program| format!("{program} is not installed"))
+        .collect()
+}
+
 /// Where the DevTools listen, once the browser has written it down.
 fn devtools_address(file: &Path) -> Option<SocketAddr> {
     let text = std::fs::read_to_string(file).ok()?;
@@ -300,7 +320,7 @@ fn shows(line: &str, query: &WindowQuery) -> bool {
 }
 
 /// The tree of files below `folder`. Links are listed and not followed.
-fn tree(folder: &Path, name: String, depth: u32, left: &mut usize) -> std::io::Result<Value> {
+fn tree(folder: &Path, name: &str, depth: u32, left: &mut usize) -> std::io::Result<Value> {
     let mut children = Vec::new();
     let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)?
         .take(*left)
@@ -315,7 +335,7 @@ fn tree(folder: &Path, name: String, depth: u32, left: &mut usize) -> std::io::R
             .unwrap_or_default();
         let kind = std::fs::symlink_metadata(&path)?.file_type();
         children.push(if kind.is_dir() && depth < MAX_DEPTH && *left > 0 {
-            tree(&path, name, depth + 1, left)?
+            tree(&path, &name, depth + 1, left)?
         } else {
             json!({ "type": "file", "name": name })
         });
@@ -358,7 +378,7 @@ impl Guest for LocalGuest {
                 let Some(folder) = self.confined.folder(path)? else {
                     return Ok(Value::Null);
                 };
-                let name = super::support::file_name(path.trim_end_matches('/')).to_owned();
+                let name = super::support::file_name(path.trim_end_matches('/'));
                 let listed = tree(&folder, name, 0, &mut MAX_ENTRIES.clone());
                 Ok(listed.map_err(|cause| Fault::Read {
                     what: path.clone(),
@@ -420,7 +440,7 @@ mod tests {
         std::fs::create_dir(folder.path().join("a")).unwrap();
         std::fs::write(folder.path().join("a/b"), "").unwrap();
         std::os::unix::fs::symlink("/", folder.path().join("c")).unwrap();
-        let listed = tree(folder.path(), "x".into(), 0, &mut 100).unwrap();
+        let listed = tree(folder.path(), "x", 0, &mut 100).unwrap();
         let expected = json!({"type": "directory", "name": "x", "children": [
             {"type": "directory", "name": "a", "children": [{"type": "file", "name": "b"}]},
             {"type": "file", "name": "c"},

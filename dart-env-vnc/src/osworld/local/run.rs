@@ -86,7 +86,7 @@ async fn finish(child: &mut Child, input: Vec<u8>, limit: usize) -> io::Result<O
             let _unread = to.write_all(&input).await;
         }
     };
-    let (_, out, err) = tokio::join!(feed, collect(out, limit), collect(err, limit));
+    let ((), out, err) = tokio::join!(feed, collect(out, limit), collect(err, limit));
     let (out, err) = (out?, err?);
     if out.len() > limit || err.len() > limit {
         return Ok(None);
