@@ -9,13 +9,18 @@ pub(super) fn plain(message: &str) -> String {
         .unwrap_or_else(|| message.to_owned())
 }
 
-/// Without `in `a.b`` at the end: the key is named already.
+/// The key that the library names at the end, if it does: "in `a.b`".
+pub(super) fn place(message: &str) -> Option<&str> {
+    let (_, rest) = message.rsplit_once(" in `")?;
+    let place = rest.strip_suffix('`')?;
+    (!place.contains(['`', ' '])).then_some(place)
+}
+
+/// Without that key: it is named elsewhere.
 fn without_place(message: &str) -> &str {
-    let end = message.rfind(" in `").filter(|at| {
-        let rest = &message[at + 5..];
-        rest.ends_with('`') && !rest[..rest.len() - 1].contains(['`', ' '])
-    });
-    end.map_or(message, |at| &message[..at])
+    place(message).map_or(message, |place| {
+        &message[..message.len() - place.len() - " in ``".len()]
+    })
 }
 
 fn wrong_type(message: &str) -> Option<String> {
