@@ -45,6 +45,9 @@ pub struct ConfigArgs {
     /// Folder of the run. Default: a new folder under runs/.
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
+    /// Let task files and the config's evaluator run programs on this machine (OSWorld's tasks).
+    #[arg(long)]
+    pub allow_host_exec: bool,
 }
 
 /// Arguments of `train`.

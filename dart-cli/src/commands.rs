@@ -78,7 +78,10 @@ fn train_command(args: &TrainArgs, world: Option<World>) -> Result<()> {
     if args.dry_run {
         return terminal::print(config.to_toml()?);
     }
-    let world = world.map_or_else(|| World::of(&config.environment), Ok)?;
+    let world = world.map_or_else(
+        || World::of(&config.environment, args.config.allow_host_exec),
+        Ok,
+    )?;
     let run = match run {
         Some(run) => run.locked()?,
         None => new_run(&args.config, &config)?,
@@ -117,7 +120,7 @@ fn eval(args: &EvalArgs) -> Result<()> {
         .clone()
         .or(made_by.filter(|file| file.is_file()));
     let config = RunConfig::resolve(given.as_deref(), &args.config.set, args.config.seed)?;
-    let world = World::of(&config.environment)?;
+    let world = World::of(&config.environment, args.config.allow_host_exec)?;
     let run = new_run(
         &args.config,
         &RunConfig {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use dart_core::{EnvironmentFactory, Split, Task};
+#[cfg(feature = "vnc")]
+use dart_env_vnc::osworld::{HostExec, OsworldFactory};
 use dart_curation::overlap::overlaps;
 use tokio_util::sync::CancellationToken;
 
@@ -56,7 +58,11 @@ impl World {
     /// # Errors
     /// Those of the backend, naming the setting; a [`Fault`] for `kind = "external"`, which needs
     /// a program that hands a backend to [`run`](crate::run).
-    pub fn of(config: &EnvironmentConfig) -> Result<Self> {
+    pub fn of(
+        config: &EnvironmentConfig,
+        #[cfg_attr(not(feature = "vnc"), allow(unused_variables, reason = "for desktops"))]
+        allow_host_exec: bool,
+    ) -> Result<Self> {
         match config {
             #[cfg(feature = "vnc")]
             EnvironmentConfig::Miniwob(config) => {
@@ -65,6 +71,17 @@ impl World {
                     Arc::new(dart_env_vnc::MiniwobFactory::new(config.clone())?),
                     tasks,
                 )
+            }
+            #[cfg(feature = "vnc")]
+            EnvironmentConfig::Osworld(config) => {
+                let host_exec = if allow_host_exec {
+                    HostExec::Allowed
+                } else {
+                    HostExec::Denied
+                };
+                let tasks = every_split(|split| config.tasks(split, host_exec))?;
+                let factory = OsworldFactory::new(config.clone(), host_exec)?;
+                Self::new(Arc::new(factory), tasks)
             }
             #[cfg(feature = "sim")]
             EnvironmentConfig::Sim(config) => {

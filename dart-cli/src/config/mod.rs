@@ -101,6 +101,9 @@ pub enum EnvironmentConfig {
     /// Real web pages (MiniWoB++) in a real browser on a real desktop, over VNC.
     #[cfg(feature = "vnc")]
     Miniwob(dart_env_vnc::MiniwobConfig),
+    /// Native programs on real desktops (OSWorld's tasks), over VNC.
+    #[cfg(feature = "vnc")]
+    Osworld(dart_env_vnc::osworld::OsworldConfig),
     /// The embedded simulator.
     #[cfg(feature = "sim")]
     Sim(dart_env_sim::SimConfig),
