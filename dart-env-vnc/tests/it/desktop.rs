@@ -11,8 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dart_core::ErrorKind;
-use dart_env_vnc::{Desktop, DesktopConfig, cdp::Cdp, pages::PageServer};
+use dart_core::{Action, Device, ErrorKind, Key, ScreenPx};
+use dart_env_vnc::{
+    Desktop, DesktopConfig, VncConfig, VncDevice, cdp::Cdp, pages::PageServer, rfb::Password,
+};
 
 use crate::needs;
 
@@ -297,4 +299,54 @@ fn an_interrupted_owner_leaves_nothing_behind() {
         killed_owner("-INT");
         killed_owner("-TERM");
     }
+}
+
+/// Text of any script is pasted and copied through the server's clipboard.
+#[tokio::test]
+async fn the_clipboard_goes_both_ways() {
+    const PAGE: &str = "<!doctype html><meta charset=utf-8><textarea id=t autofocus \
+        style='position:fixed;inset:0'></textarea>";
+    if !needs::desktop("vnc") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.html"), PAGE).unwrap();
+    let pages = PageServer::start(folder.path(), &[]).await.unwrap();
+    let desktop = Desktop::start(&DesktopConfig::default(), &pages.url("/a.html"))
+        .await
+        .unwrap();
+    let mut cdp = Cdp::connect(desktop.devtools_address(), GONE_WITHIN)
+        .await
+        .unwrap();
+    let config = VncConfig::new(desktop.vnc_address().to_string());
+    let password = Some(Password::new(desktop.vnc_password()));
+    let mut device = VncDevice::connect_with(config, password).await.unwrap();
+    let hotkey = |key: &str| Action::Hotkey {
+        keys: vec!["ctrl".parse::<Key>().unwrap(), key.parse().unwrap()],
+    };
+    let text = "\u{e9} \u{4f60}\u{597d}\n\u{20ac} \u{1f600}";
+    let start = Instant::now();
+    // Until the page is there and has the focus.
+    loop {
+        let field = Action::click(ScreenPx::new(50, 50));
+        device.perform(&field).await.unwrap();
+        device.set_clipboard(text).await.unwrap();
+        device.perform(&hotkey("a")).await.unwrap();
+        device.perform(&hotkey("v")).await.unwrap();
+        if cdp.evaluate("t.value").await.ok() == Some(text.into()) {
+            break;
+        }
+        assert!(start.elapsed() < GONE_WITHIN, "nothing is pasted");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let theirs = "\u{3b1}\u{3b2}\n\u{df}";
+    let fill = format!("t.value = {theirs:?}; t.focus(); t.select(); 1");
+    cdp.evaluate(&fill).await.unwrap();
+    device.perform(&hotkey("c")).await.unwrap();
+    while device.clipboard().as_deref() != Some(theirs) {
+        assert!(start.elapsed() < GONE_WITHIN, "{:?}", device.clipboard());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    device.close().await.unwrap();
+    desktop.stop().await;
 }

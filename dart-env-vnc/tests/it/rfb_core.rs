@@ -46,7 +46,10 @@ fn the_3_8_handshake() {
     assert_eq!(init.name, "test");
     let mut expected = b"RFB 003.008\n\x01\x01".to_vec();
     message::set_pixel_format(dart_env_vnc::rfb::PixelFormat::WIRE, &mut expected);
-    message::set_encodings(&[0, 1, -239, -223, -224], &mut expected);
+    message::set_encodings(
+        &dart_env_vnc::rfb::Offer::default().encodings,
+        &mut expected,
+    );
     message::update_request(
         false,
         dart_env_vnc::rfb::Area::all(init.size),
@@ -209,7 +212,9 @@ fn other_messages_are_followed_and_dropped() {
         [
             Event::Bell,
             Event::ColourMap { entries: 2 },
-            Event::CutText { bytes: 5 }
+            Event::CutText {
+                text: "hello".to_owned()
+            }
         ]
     );
     assert_eq!(outcome.updates(), 2);

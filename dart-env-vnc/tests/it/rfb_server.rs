@@ -47,6 +47,21 @@ pub(crate) enum Quirk {
     Restless,
     /// Reacts to input only after this long.
     Lazy(Duration),
+    /// Takes scancodes, as QEMU does.
+    Scancodes,
+    /// Takes pointer motion only as differences.
+    Relative,
+    /// Sends fences at the start, as TigerVNC does, and answers them.
+    Fences,
+    /// Announces the screens with each unconditional request, and answers requests for another size
+    /// with this status.
+    Sizes(u16),
+    /// Announces the screens, and hangs up when it is asked for another size.
+    Fragile,
+    /// Has a clipboard: extended or not.
+    Clipboard(bool),
+    /// Has Caps Lock on.
+    Locked,
 }
 
 /// What the server does with its connections.
@@ -61,24 +76,26 @@ pub(crate) enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     Key { keysym: u32, down: bool },
+    Code { keysym: u32, code: u32, down: bool },
     Pointer { x: u16, y: u16, buttons: u8 },
 }
 
 #[derive(Debug)]
-struct Screen {
-    size: Size,
-    rgb: Vec<u8>,
+pub(crate) struct Screen {
+    pub(crate) size: Size,
+    pub(crate) rgb: Vec<u8>,
     keys: BTreeSet<u32>,
     buttons: u8,
     reactions: u8,
     log: Vec<Input>,
+    pub(crate) clipboard: Vec<Vec<u8>>,
 }
 
 #[derive(Debug)]
-struct State {
-    quirk: Quirk,
-    mode: watch::Sender<Mode>,
-    screen: Mutex<Screen>,
+pub(crate) struct State {
+    pub(crate) quirk: Quirk,
+    pub(crate) mode: watch::Sender<Mode>,
+    pub(crate) screen: Mutex<Screen>,
     connections: AtomicUsize,
 }
 
@@ -102,6 +119,7 @@ impl FakeServer {
             buttons: 0,
             reactions: 0,
             log: Vec::new(),
+            clipboard: Vec::new(),
         };
         let state = Arc::new(State {
             quirk,
@@ -147,6 +165,11 @@ impl FakeServer {
         std::mem::take(&mut self.state.screen.lock().unwrap().log)
     }
 
+    /// The clipboard messages so far, each from its length on.
+    pub(crate) fn cut_texts(&self) -> Vec<Vec<u8>> {
+        self.state.screen.lock().unwrap().clipboard.clone()
+    }
+
     pub(crate) fn connections(&self) -> usize {
         self.state.connections.load(Ordering::Relaxed)
     }
@@ -177,11 +200,14 @@ impl Screen {
     fn take(&mut self, input: Input, quirk: Quirk) {
         self.log.push(input);
         match input {
-            Input::Key { keysym, down: true } => {
+            Input::Key { keysym, down: true }
+            | Input::Code {
+                keysym, down: true, ..
+            } => {
                 self.keys.insert(keysym);
                 self.paint(0, self.size.height as usize - 8);
             }
-            Input::Key { keysym, .. } => {
+            Input::Key { keysym, .. } | Input::Code { keysym, .. } => {
                 self.keys.remove(&keysym);
             }
             Input::Pointer { x, y, buttons } => {
@@ -190,7 +216,7 @@ impl Screen {
                 if pressed && (x, y) == (0, 0) && quirk == Quirk::Resizing {
                     self.size = Size::new(self.size.width + 16, self.size.height - 8);
                     self.rgb = vec![90; self.size.area() * 3];
-                } else if pressed {
+                } else if pressed && quirk != Quirk::Relative {
                     self.paint(x.into(), y.into());
                 }
             }
@@ -199,18 +225,18 @@ impl Screen {
 }
 
 /// One connection.
-struct Peer {
-    stream: TcpStream,
-    state: Arc<State>,
+pub(crate) struct Peer {
+    pub(crate) stream: TcpStream,
+    pub(crate) state: Arc<State>,
     /// What the client has.
-    shown: Vec<u8>,
-    size: Size,
-    wants: Option<Want>,
+    pub(crate) shown: Vec<u8>,
+    pub(crate) size: Size,
+    pub(crate) wants: Option<Want>,
     first: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Want {
+pub(crate) enum Want {
     Changes,
     /// This area, and what has changed.
     Area([u16; 4]),
@@ -282,7 +308,7 @@ impl Peer {
         self.send(init.u32(4).bytes(b"fake")).await
     }
 
-    async fn send(&mut self, stream: Stream) -> io::Result<()> {
+    pub(crate) async fn send(&mut self, stream: Stream) -> io::Result<()> {
         match self.state.quirk {
             Quirk::Bytewise => {
                 for byte in stream.0 {
@@ -310,7 +336,7 @@ impl Peer {
                 for _ in 0..u16::from_be_bytes([high, low]) {
                     self.read::<4>().await?;
                 }
-                Ok(())
+                self.introduce().await
             }
             3 => {
                 let [incremental, rest @ ..] = self.read::<9>().await?;
@@ -337,17 +363,17 @@ impl Peer {
                 self.input(Input::Pointer { x, y, buttons });
                 Ok(())
             }
-            other => panic!("the client sent a message of type {other}"),
+            other => self.extension(other).await,
         }
     }
 
-    async fn read<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+    pub(crate) async fn read<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut bytes = [0; N];
         self.stream.read_exact(&mut bytes).await?;
         Ok(bytes)
     }
 
-    fn input(&self, input: Input) {
+    pub(crate) fn input(&self, input: Input) {
         if let Quirk::Lazy(delay) = self.state.quirk {
             let state = self.state.clone();
             let mode = *state.mode.borrow();
@@ -372,6 +398,9 @@ impl Peer {
             (screen.size, screen.rgb.clone())
         };
         if size != self.size {
+            if matches!(self.state.quirk, Quirk::Sizes(_)) {
+                return self.announce_screens(0, 0).await;
+            }
             return self.announce(size).await;
         }
         if self.quirky(want).await? {
@@ -423,6 +452,10 @@ impl Peer {
                 Ok(true)
             }
             Quirk::OnlyPseudo => Ok(true),
+            Quirk::Sizes(_) | Quirk::Fragile if want != Want::Changes => {
+                self.announce_screens(0, 0).await?;
+                Ok(true)
+            }
             Quirk::SizeFirst if self.first => {
                 self.first = false;
                 {

@@ -121,17 +121,23 @@ impl Server {
     }
 
     pub(crate) fn locked(password: &str) -> Self {
+        Self::secured("VncAuth", password, &[])
+    }
+
+    /// With these security types, and more arguments.
+    pub(crate) fn secured(types: &str, password: &str, more: &[&str]) -> Self {
         // The file holds the password encrypted with a key that is the same everywhere.
         let key = [23u8, 82, 107, 6, 35, 78, 88, 7].map(u8::reverse_bits);
         let mut block = [0; 8];
         block[..password.len()].copy_from_slice(password.as_bytes());
         let mut block = block.into();
         des::Des::new(&key.into()).encrypt_block(&mut block);
-        let name = format!("dart-rfb-{}-{password}", std::process::id());
+        let name = format!("dart-rfb-{}-{types}-{}", std::process::id(), free_port());
         let file = std::env::temp_dir().join(name);
         std::fs::write(&file, block.as_slice()).unwrap();
         let path = file.display().to_string();
-        let mut server = Self::start(&["-SecurityTypes", "VncAuth", "-PasswordFile", &path]);
+        let arguments = ["-SecurityTypes", types, "-PasswordFile", &path];
+        let mut server = Self::start(&[&arguments[..], more].concat());
         server.password_file = Some(file);
         server
     }

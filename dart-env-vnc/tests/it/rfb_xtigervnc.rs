@@ -69,15 +69,15 @@ async fn vnc_auth_with_the_right_and_the_wrong_password() {
     or_skip!(skipped());
     let server = Server::locked("hunter2");
     let right = Some(Password::new("hunter2"));
-    let mut device = VncDevice::connect_with(server.config(), right.clone())
+    let mut device = VncDevice::connect_with(server.config(), right)
         .await
         .unwrap();
     assert_eq!(device.screenshot().await.unwrap().frame.size(), SIZE);
 
     let error = VncDevice::connect(server.config()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-    let wrong = || Some(Password::new("hunter3"));
-    let error = VncDevice::connect_with(server.config(), wrong())
+    let wrong = Some(Password::new("hunter3"));
+    let error = VncDevice::connect_with(server.config(), wrong)
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthorized, "{error}");
@@ -86,14 +86,21 @@ async fn vnc_auth_with_the_right_and_the_wrong_password() {
         "{error}"
     );
     assert!(!error.to_string().contains("hunter"), "{error}");
+}
 
-    // vncdotool#355: after several failures the server answers in the 3.3 layout, and refuses the
-    // right password too.
+/// vncdotool#355: after several failures the server answers in the 3.3 layout, and refuses the
+/// right password too.
+#[tokio::test]
+async fn case_07_a_real_lockout_is_told() {
+    or_skip!(skipped());
+    let server = Server::locked("hunter2");
     for _ in 0..6 {
-        VncDevice::connect_with(server.config(), wrong())
+        let wrong = Some(Password::new("hunter3"));
+        VncDevice::connect_with(server.config(), wrong)
             .await
             .unwrap_err();
     }
+    let right = Some(Password::new("hunter2"));
     let error = VncDevice::connect_with(server.config(), right)
         .await
         .unwrap_err();
@@ -102,6 +109,48 @@ async fn vnc_auth_with_the_right_and_the_wrong_password() {
         error.to_string().contains("Too many security failures"),
         "{error}"
     );
+}
+
+/// What a real server says of itself; its screens change when they are asked to, or do not.
+#[tokio::test]
+async fn extensions_of_a_real_server() {
+    or_skip!(skipped());
+    let server = Server::desktop();
+    let mut device = server.device().await;
+    let told = device.abilities();
+    assert!(told.fence && told.continuous_updates && told.scancodes && told.utf8_clipboard);
+    assert_eq!(told.screens.len(), 1);
+    assert!(!told.locks.unwrap().caps);
+    device.resize(Size::new(400, 200)).await.unwrap();
+    assert_eq!(device.spec().screen, Size::new(400, 200));
+    // Beyond what the server allows: told, and the screen keeps its size.
+    let error = device.resize(Size::new(20_000, 20_000)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    let frame = device.screenshot().await.unwrap().frame;
+    assert_eq!(frame.size(), Size::new(400, 200));
+}
+
+/// The same screen, whether it is asked for or sent unasked.
+#[tokio::test]
+async fn continuous_updates_of_a_real_server() {
+    or_skip!(skipped());
+    let server = Server::desktop();
+    let mut asking = server.device().await;
+    server.wait_for_menu(&mut asking).await;
+    let config = VncConfig {
+        continuous_updates: Some(true),
+        ..server.config()
+    };
+    let mut device = VncDevice::connect(config).await.unwrap();
+    for _ in 0..6 {
+        device.perform(&right_click(&device)).await.unwrap();
+        let frame = device.screenshot().await.unwrap().frame;
+        assert_eq!(frame, asking.screenshot().await.unwrap().frame);
+    }
+    device.resize(Size::new(400, 200)).await.unwrap();
+    let frame = device.screenshot().await.unwrap().frame;
+    assert_eq!(frame.size(), Size::new(400, 200));
+    assert_eq!(frame, asking.screenshot().await.unwrap().frame);
 }
 
 #[tokio::test]
@@ -293,7 +342,7 @@ async fn a_stopped_server_is_a_timeout() {
 
 /// asyncvnc#2, noVNC#1607, x11vnc#23, x11vnc#217: another implementation on the same screen.
 #[tokio::test]
-async fn x11vnc_shows_and_takes_the_same() {
+async fn case_11_12_20_x11vnc_shows_and_takes_the_same() {
     or_skip!(x11vnc_skipped());
     let mut server = Server::open();
     let witness = Witness::start(&mut server);
