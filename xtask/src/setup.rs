@@ -11,6 +11,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("Xtigervnc", "tigervnc-standalone-server"),
     ("openbox", "openbox"),
     ("chromium", "chromium"),
+    ("wmctrl", "wmctrl"),
+    ("mousepad", "mousepad"),
     ("xev", "x11-utils"),
     ("x11vnc", "x11vnc"),
     ("pip3", "python3-pip"),
