@@ -16,6 +16,8 @@
 // `println!` panics where nobody reads: see `terminal`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(feature = "adb")]
+pub mod adb_phone;
 pub mod archive;
 pub mod args;
 pub mod config;
@@ -36,9 +38,9 @@ mod progress;
 mod ring;
 mod session;
 mod signals;
+mod terminal;
 mod train;
 mod warm_start;
-mod terminal;
 mod wiring;
 
 pub use commands::{main, run};

@@ -64,6 +64,22 @@ impl World {
         allow_host_exec: bool,
     ) -> Result<Self> {
         match config {
+            #[cfg(feature = "adb")]
+            EnvironmentConfig::AdbPhone(config) => {
+                let tasks = every_split(|split| config.tasks(split))?;
+                Self::new(
+                    Arc::new(crate::adb_phone::AdbPhoneFactory::new(config.clone())),
+                    tasks,
+                )
+            }
+            #[cfg(feature = "adb")]
+            EnvironmentConfig::Android(config) => {
+                let tasks = every_split(|split| config.tasks(split))?;
+                Self::new(
+                    Arc::new(dart_env_adb::tasks::AndroidFactory::new(config.clone())?),
+                    tasks,
+                )
+            }
             #[cfg(feature = "vnc")]
             EnvironmentConfig::Miniwob(config) => {
                 let tasks = every_split(|split| config.tasks(split))?;

@@ -98,6 +98,12 @@ pub enum ClockConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum EnvironmentConfig {
+    /// The simulator's phone behind a real ADB server.
+    #[cfg(feature = "adb")]
+    AdbPhone(crate::adb_phone::AdbPhoneConfig),
+    /// Android devices and emulators, and a file of tasks.
+    #[cfg(feature = "adb")]
+    Android(dart_env_adb::tasks::AndroidConfig),
     /// Real web pages (MiniWoB++) in a real browser on a real desktop, over VNC.
     #[cfg(feature = "vnc")]
     Miniwob(dart_env_vnc::MiniwobConfig),

@@ -159,11 +159,9 @@ async fn holds(
         }
         Check::Log(expected) => {
             let log = run(target, "logcat -d").await?;
-            let lines = log.lines().map(|line| values.holds(expected, line));
-            let any = |found, line| Ok(found | line?);
-            return lines
-                .fold(Ok(false), |found, line| any(found?, line))
-                .map_err(at);
+            let mut lines = log.lines().map(|line| values.holds(expected, line));
+            let found = |found, line: Result<bool, AdbError>| Ok(found | line?);
+            return lines.try_fold(false, found).map_err(at);
         }
         Check::Setting {
             namespace,

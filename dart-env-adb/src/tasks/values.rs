@@ -60,16 +60,14 @@ impl Values {
             all.push_str(before);
             let name = after.split_once('}');
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            match name.filter(|(name, _)| !name.is_empty() && name.chars().all(plain)) {
-                Some((name, after)) => {
-                    all.push_str(&write(self.get(name)?));
-                    rest = after;
-                }
+            let name = name.filter(|(name, _)| !name.is_empty() && name.chars().all(plain));
+            if let Some((name, after)) = name {
+                all.push_str(&write(self.get(name)?));
+                rest = after;
+            } else {
                 // A brace of something else, such as JSON.
-                None => {
-                    all.push('{');
-                    rest = after;
-                }
+                all.push('{');
+                rest = after;
             }
         }
         all.push_str(rest);

@@ -109,8 +109,8 @@ fn mistakes_in_task_files_are_named() {
 }
 
 #[test]
-fn tasks_are_set_up_judged_and_cleaned_up() {
-    with_adb("tasks", || async {
+fn settings_are_set_up_and_judged() {
+    with_adb("setting tasks", || async {
         let lab = Lab::new(Options::default()).await;
         let mut device = lab.device().await;
         let target = device.target().clone();
@@ -140,7 +140,17 @@ fn tasks_are_set_up_judged_and_cleaned_up() {
             .await
             .unwrap();
         assert!(!driver.score(&mut device, &end).await.unwrap().is_success());
+    });
+}
 
+#[test]
+fn files_are_set_up_judged_and_cleaned_up() {
+    with_adb("file tasks", || async {
+        let lab = Lab::new(Options::default()).await;
+        let mut device = lab.device().await;
+        let target = device.target().clone();
+        let mut driver = AndroidDriver::default();
+        let end = EpisodeEnd::default();
         for seed in 0..4 {
             let words = driver
                 .set_up(&mut device, &task("file"), seed)
@@ -163,7 +173,15 @@ fn tasks_are_set_up_judged_and_cleaned_up() {
             assert!(!target.stat(&path).await.unwrap().exists());
             assert!(!target.stat("/sdcard/echo").await.unwrap().exists());
         }
+    });
+}
 
+#[test]
+fn what_is_seen_logged_and_answered_is_judged() {
+    with_adb("other tasks", || async {
+        let lab = Lab::new(Options::default()).await;
+        let mut device = lab.device().await;
+        let mut driver = AndroidDriver::default();
         lab.phone.log("app", "reward 1");
         driver.set_up(&mut device, &task("seen"), 0).await.unwrap();
         assert!(
