@@ -57,7 +57,7 @@ impl Default for OsworldConfig {
 
 /// Where tasks run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum GuestConfig {
     /// A desktop of this machine, an own one for each environment.
     Local(LocalConfig),
@@ -328,5 +328,61 @@ impl OsworldConfig {
             tracing::warn!(task = line, "left out: not supported");
         }
         Ok(tasks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn config(value: serde_json::Value) -> Result<OsworldConfig, serde_json::Error> {
+        serde_json::from_value(value)
+    }
+
+    #[test]
+    fn settings_come_back_and_unknown_ones_are_refused() {
+        let servers = json!({"guest": {"kind": "servers", "servers": [{"address": "a:1"}]}});
+        for good in [
+            json!({}),
+            json!({"guest": {"kind": "local", "width": 800}}),
+            servers,
+        ] {
+            let read = config(good).unwrap();
+            assert_eq!(config(json!(read)).unwrap(), read);
+        }
+        for bad in [
+            json!({"guest": {"kind": "local", "widht": 800}}),
+            json!({"guest": {"kind": "servers", "servers": [], "server": 1}}),
+            json!({"guest": {"kind": "servers", "servers": [{"adress": "a:1"}]}}),
+            json!({"evaluator": {"command": ["a"], "shell": true}}),
+            // Only the command line allows programs of this machine.
+            json!({"allow_host_exec": true}),
+        ] {
+            assert!(config(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_task_that_is_not_there_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = OsworldConfig {
+            tasks_dir: folder.path().to_owned(),
+            tasks: vec!["none".into()],
+            ..OsworldConfig::default()
+        };
+        let error = config.tasks(Split::Train, HostExec::Denied).unwrap_err();
+        assert_eq!(error.kind(), dart_core::ErrorKind::Config);
+        assert!(error.to_string().contains("no task none"), "{error}");
+    }
+
+    #[test]
+    fn a_password_that_is_not_set_is_named() {
+        let config = ServerConfig {
+            password_env: Some("DART_TEST_NO_SUCH_VARIABLE".into()),
+            ..ServerConfig::default()
+        };
+        let error = dart_core::Error::from(config.password().unwrap_err());
+        assert!(error.to_string().contains("DART_TEST_NO_SUCH_VARIABLE"));
     }
 }
