@@ -21,7 +21,7 @@ const PAGE: &str = "<!doctype html><meta charset=utf-8><body style='margin:0;hei
 
 const AT: ScreenPx = ScreenPx::new(80, 100);
 
-fn failed(what: &str) -> Error {
+fn failed(what: &'static str) -> Error {
     Error::new(ErrorKind::Internal, "vnc_latency", "measure", what)
 }
 

@@ -24,7 +24,7 @@ fn config() -> QemuConfig {
     QemuConfig {
         memory_mib: 32,
         // The BIOS waits for a key, long enough for a slow machine.
-        arguments: ["-boot", "menu=on,splash-time=600000"]
+        arguments: ["-boot", "menu=on,splash-time=60000"]
             .map(str::to_owned)
             .to_vec(),
         ..QemuConfig::default()

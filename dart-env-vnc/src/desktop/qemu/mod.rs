@@ -207,7 +207,10 @@ impl Qemu {
         let socket = directory.join("monitor");
         let there = wait_for(limit, &process, || socket.exists().then_some(())).await;
         there.ok_or_else(|| process.failed("did not open its monitor"))?;
-        let mut monitor = Monitor::connect(&socket, limit).await?;
+        let mut monitor = match Monitor::connect(&socket, limit).await {
+            Ok(monitor) => monitor,
+            Err(fault) => return Err(cause(fault, &process).await),
+        };
         let told = monitor.run("query-vnc", &json!({}), limit).await?;
         let vnc = vnc_address(&told)
             .ok_or_else(|| Fault::Monitor("it does not say where VNC listens".to_owned()))?;
@@ -275,6 +278,19 @@ impl Qemu {
         let limit = Duration::from_millis(self.config.stop_timeout_ms);
         self.process.stop(limit).await;
     }
+}
+
+/// How long a program that is about to end is given to do so.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Why the monitor fails: QEMU opens it before it finds fault with later arguments, and its own
+/// words say more.
+async fn cause(fault: Fault, process: &Supervised) -> Fault {
+    let _ended = wait_for(LAST_WORDS, process, || None::<()>).await;
+    if process.is_running() {
+        return fault;
+    }
+    process.failed("ended at its start")
 }
 
 /// Host and port from the answer to `query-vnc`.
