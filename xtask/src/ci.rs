@@ -5,7 +5,7 @@ use std::{fs, time::Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{arrows, check_cuda, disk, launch, miri, process, ptx, test, tidy};
+use crate::{arrows, check_cuda, disk, fuzz, launch, miri, process, ptx, test, tidy};
 
 /// A name, what to do, and the folders in `target/` that nothing needs afterwards.
 type Step = (&'static str, fn() -> Result<()>, &'static [&'static str]);
@@ -20,6 +20,7 @@ const STEPS: &[Step] = &[
     ("check-cuda", check_cuda::run, check_cuda::FOLDERS),
     ("ptx", ptx::check_and_report, &[]),
     ("miri", miri::run, &["miri"]),
+    ("fuzz", fuzz::smoke, &[fuzz::FOLDER]),
     ("tests", tests, &[]),
     ("learning", learning, &["ci-run"]),
 ];

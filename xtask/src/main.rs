@@ -11,6 +11,7 @@ mod ci;
 mod crash;
 mod disk;
 mod doctor;
+mod fuzz;
 mod gpu;
 mod launch;
 mod miri;
@@ -43,6 +44,7 @@ cargo xtask COMMAND
   ci              everything that continuous integration runs, in the same order
   check-cuda      type-check the code for GPU tensors; needs no CUDA toolkit
   miri            the kernels' portable vectors under Miri
+  fuzz [ARGS]     fuzz the RFB client (--seconds N for all targets, --target NAME)
   gpu-check       check and measure every operation on this machine's GPU, and its peers
   arrows          check the dependency arrows between the crates
   tidy            check file sizes, `unsafe` and notes to self
@@ -68,6 +70,7 @@ fn main() -> Result<()> {
         "ablate" => ablate::run(&rest),
         "ci" => ci::run(),
         "miri" => miri::run(),
+        "fuzz" => fuzz::run(&rest),
         "check-cuda" => check_cuda::run(),
         "gpu-check" => gpu::run(&rest),
         "arrows" => arrows::run(),

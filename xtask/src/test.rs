@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::{process, setup};
 
 /// What the tests may not skip in continuous integration.
-const REQUIRED: &str = "vnc,miniwob,osworld-editor,osworld-browser,adb";
+const REQUIRED: &str = "vnc,miniwob,osworld-editor,osworld-browser,adb,qemu,wayvnc";
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     setup::run_or_explain();

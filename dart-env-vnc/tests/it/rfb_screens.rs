@@ -8,7 +8,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    os::unix::net::UnixStream,
+    os::unix::{fs::MetadataExt, net::UnixStream},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -29,6 +29,14 @@ pub(crate) struct Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         for child in self.children.iter_mut().rev() {
+            // What is a shell ends with its input, and takes along what it has started.
+            drop(child.stdin.take());
+            if self.folder.is_some() {
+                let deadline = Instant::now() + Duration::from_secs(3);
+                while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -130,22 +138,19 @@ impl Screen {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let mut monitor = child.stdin.take().unwrap();
-        let screen = Self {
-            children: vec![child],
+        let mut screen = Self {
+            children: vec![command.spawn().unwrap()],
             folder: None,
             display: String::new(),
             port,
-        };
-        let screen = screen.wait();
+        }
+        .wait();
         // The BIOS gives up on booting within this time, also on a busy machine; a text cursor
         // that blinks stands still once the machine does.
         std::thread::sleep(Duration::from_secs(4));
+        let monitor = screen.children[0].stdin.as_mut().unwrap();
         monitor.write_all(b"stop\n").unwrap();
         std::thread::sleep(Duration::from_millis(500));
-        // The monitor must stay open: QEMU goes with it.
-        std::mem::forget(monitor);
         screen
     }
 
@@ -162,20 +167,23 @@ impl Screen {
         std::fs::write(folder.path().join("config"), config).unwrap();
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(folder.path(), all).unwrap();
-        let mut command = Command::new("runuser");
+        let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+        let mut command = Command::new(if is_root { "runuser" } else { "env" });
+        if is_root {
+            command.args(["-u", "nobody", "--", "env"]);
+        }
         command
-            .args(["-u", "nobody", "--", "env", "WLR_BACKENDS=headless"])
-            .args(["WLR_RENDERER=pixman", "WLR_LIBINPUT_NO_DEVICES=1"])
-            .arg(format!("XDG_RUNTIME_DIR={path}"))
-            .args([&format!("HOME={path}"), "sh", "-c"])
-            // The shell is the process that is ended: it takes sway along.
+            .args(["WLR_BACKENDS=headless", "WLR_RENDERER=pixman"])
+            .args(["WLR_LIBINPUT_NO_DEVICES=1", &format!("HOME={path}")])
+            .args([&format!("XDG_RUNTIME_DIR={path}"), "sh", "-c"])
             .arg(format!(
-                "chmod 700 {path} 2>/dev/null; sway -c {path}/config & child=$!; \
-                 trap 'kill $child' TERM; wait"
+                "sway -c {path}/config & child=$!; read line; kill $child; wait"
             ))
-            .stdout(Stdio::null());
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let screen = Self {
-            children: vec![spawn(&mut command)],
+            children: vec![command.spawn().unwrap()],
             folder: Some(folder),
             display: String::new(),
             port,
@@ -183,12 +191,6 @@ impl Screen {
         let screen = screen.wait();
         std::thread::sleep(Duration::from_secs(2));
         screen
-    }
-
-    /// Where the processes of this screen may write.
-    #[allow(dead_code, reason = "the folder only has to outlive them")]
-    pub(crate) fn folder(&self) -> Option<&std::path::Path> {
-        self.folder.as_ref().map(tempfile::TempDir::path)
     }
 }
 

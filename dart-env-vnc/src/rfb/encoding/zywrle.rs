@@ -4,6 +4,9 @@
 //! the reversible colour transform of JPEG 2000; the order of the coefficients is that of
 //! libvncserver and QEMU. Both derive the number of levels from the JPEG quality that the client
 //! wishes, and use one level without a wish or with a high quality. Those are all we ask for.
+//!
+//! Exact for channels of 8 bits. With fewer, as in 16-bit formats that nobody asks for together with
+//! this encoding, the coefficients are read from scaled channels and the colours are a little off.
 
 /// How often the wavelet was applied.
 pub(crate) const LEVEL: u32 = 1;
