@@ -177,3 +177,36 @@ fn the_simulated_clock_repeats_itself() {
     assert_eq!(first, events("second", "7"));
     assert_ne!(first, events("other", "8"));
 }
+
+#[test]
+fn a_budget_of_environment_steps_ends_a_run_and_makes_a_curve() {
+    let folder = tempfile::tempdir().unwrap();
+    let run_dir = folder.path().join("run");
+    let mut arguments = vec!["train", "--run-dir", run_dir.to_str().unwrap()];
+    arguments.extend(["--config", "configs/simulated-clock.toml"]);
+    for setting in [
+        "clock.latencies={ step_median_ms = 10.0, reset_median_ms = 10.0 }",
+        "training.max_steps=1000",
+        "training.max_environment_steps=120",
+        "evaluation.every_environment_steps=40",
+    ] {
+        arguments.extend(["--set", setting]);
+    }
+    let output = run(&arguments);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let summary = summary(&run_dir);
+    let steps = summary["environment_steps"].as_u64().unwrap();
+    let trajectories = summary["trajectories"].as_u64().unwrap();
+    assert!(steps >= 120 && steps >= trajectories, "{summary}");
+    assert!(summary["learner_steps"].as_u64().unwrap() < 1000);
+    let curve = summary["curve"].as_array().unwrap();
+    let at: Vec<u64> = curve
+        .iter()
+        .map(|point| point["environment_steps"].as_u64().unwrap() / 40)
+        .collect();
+    assert!(at.windows(2).all(|pair| pair[0] < pair[1]), "{curve:?}");
+    assert!(at.len() <= 3 + 1 && at.last() >= Some(&3), "{curve:?}");
+    for point in curve {
+        assert!(point["held_out"]["layouts"]["overall"].is_f64(), "{point}");
+    }
+}
