@@ -77,11 +77,10 @@ pub fn of_keysym(keysym: u32) -> Option<u8> {
     }
     let c = char::from_u32(keysym).filter(char::is_ascii)?;
     let c = keysym::unshifted(c);
-    let row = ROWS.iter().find_map(|(first, row)| {
+    ROWS.iter().find_map(|(first, row)| {
         let at = row.chars().position(|key| key == c)?;
         Some(first + at as u8)
-    });
-    row
+    })
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ async fn case_10_a_resize_is_followed() {
         .perform(&Action::click(ScreenPx::new(9, 40)))
         .await
         .unwrap_err();
-    assert_eq!(error.kind(), dart_core::ErrorKind::InvalidAction);
+    assert_eq!(error.kind(), ErrorKind::InvalidAction);
 }
 
 /// asyncvnc#2: true-colour flag 255; with clipboard, bell and palette in between.
@@ -220,7 +220,7 @@ async fn case_24_a_silent_server_has_a_deadline() {
     let config = scripted(vec![(90_000, Stream::ready(4, 4))], false).await;
     let begun = Instant::now();
     let error = VncDevice::connect(config).await.unwrap_err();
-    assert_eq!(error.kind(), dart_core::ErrorKind::Timeout);
+    assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(begun.elapsed() < Duration::from_secs(1), "{error}");
 }
 

@@ -8,7 +8,7 @@ use std::{io, time::Duration};
 use dart_core::{Action, Device, ErrorKind, ScreenPx, Size};
 use dart_env_vnc::{
     VncDevice,
-    rfb::{Core, Event, Locks, SizeReply, message},
+    rfb::{Abilities, Core, Event, Locks, SizeReply, message},
 };
 use tokio::io::AsyncReadExt;
 
@@ -201,7 +201,7 @@ fn continuous_updates_are_not_asked_for_one_by_one() {
 #[test]
 fn abilities_are_known_once_they_are_told() {
     let outcome = run(&Stream::ready(4, 4));
-    assert_eq!(outcome.core.abilities(), Some(&Default::default()));
+    assert_eq!(outcome.core.abilities(), Some(&Abilities::default()));
     let stream = Stream::ready(4, 4)
         .update(5)
         .rect([0; 4], -258)

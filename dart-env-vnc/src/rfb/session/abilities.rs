@@ -4,6 +4,7 @@ use super::screens::ScreenArea;
 
 /// What a server has told that it can do, and the state of its locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "a list of independent facts")]
 pub struct Abilities {
     /// It answers fences.
     pub fence: bool,
