@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use dart_core::{EnvironmentFactory, Split, Task};
+use dart_curation::overlap::overlaps;
 #[cfg(feature = "vnc")]
 use dart_env_vnc::osworld::{HostExec, OsworldFactory};
-use dart_curation::overlap::overlaps;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
