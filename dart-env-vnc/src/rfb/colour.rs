@@ -93,6 +93,10 @@ impl Layout {
     }
 
     /// The colour of the first pixel in `pixel`.
+    #[allow(
+        clippy::match_same_arms,
+        reason = "the arms name the bytes in different orders"
+    )]
     pub(crate) fn colour(&self, pixel: &[u8]) -> Colour {
         match (self, pixel) {
             (Self::Bgrx | Self::Bgr, [blue, green, red, ..]) => [*red, *green, *blue],

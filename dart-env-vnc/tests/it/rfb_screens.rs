@@ -97,7 +97,7 @@ impl Screen {
         };
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).unwrap();
-        screen.display = line.trim().to_owned();
+        line.trim().clone_into(&mut screen.display);
         assert!(!screen.display.is_empty(), "Xtigervnc did not start");
         show(&screen.display, [width, height], picture);
         screen
@@ -201,7 +201,7 @@ pub(crate) type Picture = fn(u32, u32, u32, u32) -> [u8; 3];
 pub(crate) fn blocks(x: u32, y: u32, _width: u32, _height: u32) -> [u8; 3] {
     match (x / 7 + y / 5 * 3) % 9 {
         0 => [200, 40, 40],
-        1 if x % 3 == 0 => [10, 10, 10],
+        1 if x.is_multiple_of(3) => [10, 10, 10],
         2..=4 => [240, 240, 235],
         n => [(n * 25) as u8, 120, (255 - n * 20) as u8],
     }
@@ -216,7 +216,7 @@ pub(crate) fn picture(x: u32, y: u32, width: u32, height: u32) -> [u8; 3] {
     match (column, row) {
         (0, 0) => [40, 90, 160],
         // Like text: two colours in strokes.
-        (1, 0) if (x / 2 + y / 3) % 5 == 0 || (x ^ y) % 7 == 0 => [20, 20, 20],
+        (1, 0) if (x / 2 + y / 3).is_multiple_of(5) || (x ^ y).is_multiple_of(7) => [20, 20, 20],
         (1, 0) => [250, 250, 245],
         // Like icons: twelve colours in blocks.
         (2, 0) => {
@@ -235,8 +235,8 @@ pub(crate) fn picture(x: u32, y: u32, width: u32, height: u32) -> [u8; 3] {
             [wave + (noise % 16) as i32, wave, wave - (noise % 9) as i32].map(|v| v as u8)
         }
         // Lines of one pixel, and dots.
-        _ if y % 8 == 0 => [200, 30, 30],
-        _ if x % 11 == 0 && noise > 100 => [30, 200, 30],
+        _ if y.is_multiple_of(8) => [200, 30, 30],
+        _ if x.is_multiple_of(11) && noise > 100 => [30, 200, 30],
         _ => [230, 230, 230],
     }
 }

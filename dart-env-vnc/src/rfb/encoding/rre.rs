@@ -31,7 +31,7 @@ impl Variant {
 pub(crate) struct Rectangles<'a> {
     variant: Variant,
     background: &'a [u8],
-    rectangles: &'a [u8],
+    parts: &'a [u8],
 }
 
 /// Takes all of it; `layout` is that of a whole pixel.
@@ -48,7 +48,7 @@ pub(crate) fn read<'a>(
     Ok(Rectangles {
         variant,
         background: wire.take(layout.bytes())?,
-        rectangles: wire.take((count * length) as usize)?,
+        parts: wire.take((count * length) as usize)?,
     })
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn decode(
     screen.fill(area, layout.colour(read.background));
     let mut painted = 0;
     let length = layout.bytes() + read.variant.bytes();
-    for rectangle in read.rectangles.chunks_exact(length) {
+    for rectangle in read.parts.chunks_exact(length) {
         let (pixel, place) = rectangle.split_at(layout.bytes());
         let [x, y, width, height] = match (read.variant, place) {
             (Variant::Rre, [a, b, c, d, e, f, g, h]) => {

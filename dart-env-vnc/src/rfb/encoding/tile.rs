@@ -202,6 +202,7 @@ fn packed(
 }
 
 /// Splits a run off the pixels.
+#[allow(clippy::mut_mut, reason = "the slice is shortened in place")]
 fn run<'a>(pixels: &mut &'a mut [u8], length: usize) -> Result<&'a mut [u8], RfbError> {
     let all = std::mem::take(pixels);
     let (run, rest) = all

@@ -33,9 +33,9 @@ fn haar(low: i8, high: i8) -> (i8, i8) {
 
 fn step(values: &mut [Coefficients], low: usize, high: usize) {
     let (a, b) = (values[low], values[high]);
-    for channel in 0..3 {
-        (values[low][channel], values[high][channel]) = haar(a[channel], b[channel]);
-    }
+    let pairs: [(i8, i8); 3] = std::array::from_fn(|channel| haar(a[channel], b[channel]));
+    values[low] = pairs.map(|(low, _)| low);
+    values[high] = pairs.map(|(_, high)| high);
 }
 
 /// Undoes one level: columns, then rows. `width` and `height` are multiples of twice the distance.
@@ -57,7 +57,7 @@ fn undo(values: &mut [Coefficients], [width, height]: [usize; 2], level: u32) {
 /// level both differences, vertical ones, horizontal ones; the means last.
 fn order([width, height]: [usize; 2], levels: u32) -> impl Iterator<Item = usize> {
     let bands = (0..levels).flat_map(move |level| {
-        let last = if level + 1 == levels { 0 } else { 1 };
+        let last = usize::from(level + 1 != levels);
         (last..4).rev().map(move |band| (level, band))
     });
     bands.flat_map(move |(level, band)| {
