@@ -13,6 +13,7 @@ mod durable;
 mod full_disk;
 mod kept;
 mod manager;
+mod pool;
 mod properties;
 mod recovery;
 mod resume;
