@@ -279,12 +279,11 @@ impl Session {
     /// Goes back to the newest valid checkpoint up to the pointer in the store, or up to `LATEST` if
     /// the store has none; `None` if there is none.
     pub(crate) async fn restore(&mut self) -> Result<Option<RunState>> {
-        let found = match self.store.pointer().await? {
-            Some(pointer) => self.checkpoints.newest_valid_up_to(pointer.version)?,
-            None => {
-                self.insist_on_pointer()?;
-                self.checkpoints.newest_valid()?
-            }
+        let found = if let Some(pointer) = self.store.pointer().await? {
+            self.checkpoints.newest_valid_up_to(pointer.version)?
+        } else {
+            self.insist_on_pointer()?;
+            self.checkpoints.newest_valid()?
         };
         let Some(found) = found else {
             if !self.checkpoints.is_empty()? {

@@ -180,8 +180,8 @@ impl CurationError {
     /// Names the file where SQLite says that it is not what SQLite wrote.
     pub(crate) fn of_file(self, path: &Path) -> Self {
         let what = match &self {
-            Self::Database(error) => damage(error),
-            Self::Migration(
+            Self::Database(error)
+            | Self::Migration(
                 MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _),
             ) => damage(error),
             _ => None,

@@ -114,9 +114,10 @@ async fn know(archive: &SqliteArchive, task: &TaskId) -> Result<()> {
     }
     let known: Vec<_> = known.iter().map(TaskId::as_str).collect();
     let fault = Fault::new(format!("nothing is stored of the task {task}"));
-    Err(match known.is_empty() {
-        true => fault.remedy("the run has no trajectories yet"),
-        false => fault.remedy(format!("there is {}", known.join(", "))),
-    }
-    .into())
+    let remedy = if known.is_empty() {
+        "the run has no trajectories yet".to_owned()
+    } else {
+        format!("there is {}", known.join(", "))
+    };
+    Err(fault.remedy(remedy).into())
 }

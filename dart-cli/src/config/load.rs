@@ -336,66 +336,71 @@ mod tests {
         }
     }
 
+    const BAD: &str = "seed = 1\n[inner]\nlearning_rate = \"a\"\nname = \"a\"\n";
+
+    /// A file, what is set over it, parts of the message.
+    type Mistake<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
+
+    const MISTAKES: &[Mistake<'static>] = &[
+        (
+            GOOD,
+            &["inner.learning_rat=1"],
+            &["did you mean `learning_rate`?", "--set inner."],
+        ),
+        (
+            GOOD,
+            &["sed=1"],
+            &["did you mean `seed`?", "there is no key `sed`"],
+        ),
+        (
+            GOOD,
+            &["inner.learning_rate=fast"],
+            &["--set inner.learning_rate=fast: a number is needed, not the text `fast`"],
+        ),
+        (
+            BAD,
+            &[],
+            &["x.toml: inner.learning_rate: a number is needed, not the text `a`"],
+        ),
+        (
+            GOOD,
+            &["inner.learning_rate=nan"],
+            &["--set inner.learning_rate=nan", "finite"],
+        ),
+        (
+            GOOD,
+            &["keep={kind=\"newest\",count=1,share=inf}"],
+            &["--set keep=", "finite"],
+        ),
+        (
+            GOOD,
+            &["seed=-1"],
+            &["--set seed=-1: a whole number of 0 or more is needed"],
+        ),
+        (
+            GOOD,
+            &["keep.kind=al"],
+            &["--set keep.kind=al: `al` is none of", "did you mean `all`?"],
+        ),
+        (
+            GOOD,
+            &["keep.kind=all", "keep.count=1"],
+            &["--set keep.count=1", "no key `count`"],
+        ),
+        (
+            GOOD,
+            &["keep.kind=newest", "keep.count=1.5"],
+            &["--set keep.count=1.5"],
+        ),
+        (GOOD, &["seed.deep=1"], &["`seed` is a value"]),
+        (GOOD, &["novalue"], &["KEY=VALUE"]),
+        (GOOD, &["=1"], &["KEY=VALUE"]),
+        ("seed = \n", &[], &["x.toml:1"]),
+    ];
+
     #[test]
     fn mistakes_are_named_with_a_remedy() {
-        let bad = "seed = 1\n[inner]\nlearning_rate = \"a\"\nname = \"a\"\n";
-        let cases: [(&str, &[&str], &[&str]); 14] = [
-            (
-                GOOD,
-                &["inner.learning_rat=1"],
-                &["did you mean `learning_rate`?", "--set inner."],
-            ),
-            (
-                GOOD,
-                &["sed=1"],
-                &["did you mean `seed`?", "there is no key `sed`"],
-            ),
-            (
-                GOOD,
-                &["inner.learning_rate=fast"],
-                &["--set inner.learning_rate=fast: a number is needed, not the text `fast`"],
-            ),
-            (
-                bad,
-                &[],
-                &["x.toml: inner.learning_rate: a number is needed, not the text `a`"],
-            ),
-            (
-                GOOD,
-                &["inner.learning_rate=nan"],
-                &["--set inner.learning_rate=nan", "finite"],
-            ),
-            (
-                GOOD,
-                &["keep={kind=\"newest\",count=1,share=inf}"],
-                &["--set keep=", "finite"],
-            ),
-            (
-                GOOD,
-                &["seed=-1"],
-                &["--set seed=-1: a whole number of 0 or more is needed"],
-            ),
-            (
-                GOOD,
-                &["keep.kind=al"],
-                &["--set keep.kind=al: `al` is none of", "did you mean `all`?"],
-            ),
-            (
-                GOOD,
-                &["keep.kind=all", "keep.count=1"],
-                &["--set keep.count=1", "no key `count`"],
-            ),
-            (
-                GOOD,
-                &["keep.kind=newest", "keep.count=1.5"],
-                &["--set keep.count=1.5"],
-            ),
-            (GOOD, &["seed.deep=1"], &["`seed` is a value"]),
-            (GOOD, &["novalue"], &["KEY=VALUE"]),
-            (GOOD, &["=1"], &["KEY=VALUE"]),
-            ("seed = \n", &[], &["x.toml:1"]),
-        ];
-        for (text, overrides, expected) in cases {
+        for (text, overrides, expected) in MISTAKES {
             let message = read(text, overrides).unwrap_err().to_string();
             for part in expected {
                 assert!(message.contains(part), "{overrides:?}: {message}");

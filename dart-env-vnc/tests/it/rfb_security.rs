@@ -114,12 +114,12 @@ impl Identity {
     }
 }
 
-fn trusting(ca_file: Option<PathBuf>, pin: Option<String>) -> Option<TlsConfig> {
-    Some(TlsConfig {
+fn of_tls(ca_file: Option<PathBuf>, pin: Option<String>) -> TlsConfig {
+    TlsConfig {
         ca_file,
         certificate_sha256: pin,
         server_name: None,
-    })
+    }
 }
 
 /// Serves VeNCrypt X509Plain, and tells what it heard inside TLS.
@@ -198,8 +198,8 @@ async fn a_certificate_of_the_authority_is_accepted_and_the_password_goes_throug
     let identity = authority.sign("localhost", 2100);
     let (endpoint, mut heard) = x509_plain(&identity).await;
     for tls in [
-        trusting(Some(authority.file()), None),
-        trusting(None, Some(identity.fingerprint())),
+        Some(of_tls(Some(authority.file()), None)),
+        Some(of_tls(None, Some(identity.fingerprint()))),
     ] {
         let mut device = connect(&endpoint, tls, "ann").await.unwrap();
         let frame = device.screenshot().await.unwrap().frame;
@@ -217,18 +217,18 @@ async fn other_certificates_are_refused_before_the_password_is_said() {
     for (identity, tls, word) in [
         (
             &of_stranger,
-            trusting(Some(authority.file()), None),
+            Some(of_tls(Some(authority.file()), None)),
             "UnknownIssuer",
         ),
-        (&of_stranger, trusting(None, pin), "certificate_sha256"),
+        (&of_stranger, Some(of_tls(None, pin)), "certificate_sha256"),
         (
             &authority.sign("localhost", 2021),
-            trusting(Some(authority.file()), None),
+            Some(of_tls(Some(authority.file()), None)),
             "expired",
         ),
         (
             &authority.sign("elsewhere.example", 2100),
-            trusting(Some(authority.file()), None),
+            Some(of_tls(Some(authority.file()), None)),
             "elsewhere.example",
         ),
     ] {
@@ -247,7 +247,7 @@ async fn another_name_can_be_expected() {
     let (endpoint, _heard) = x509_plain(&authority.sign("elsewhere.example", 2100)).await;
     let tls = TlsConfig {
         server_name: Some("elsewhere.example".to_owned()),
-        ..trusting(Some(authority.file()), None).unwrap()
+        ..of_tls(Some(authority.file()), None)
     };
     connect(&endpoint, Some(tls), "ann").await.unwrap();
 }
@@ -266,7 +266,7 @@ async fn without_a_way_to_check_there_is_no_tls() {
 #[tokio::test]
 async fn a_server_that_drops_tls_is_not_followed() {
     let server = crate::rfb_server::FakeServer::start(crate::rfb_server::Quirk::None).await;
-    let tls = trusting(None, Some("00".repeat(32)));
+    let tls = Some(of_tls(None, Some("00".repeat(32))));
     let error = connect(&server.config().endpoint, tls, "ann")
         .await
         .unwrap_err();
@@ -397,8 +397,8 @@ async fn a_real_server_with_a_certificate() {
     let authority = Authority::new();
     let identity = authority.sign("127.0.0.1", 2100);
     let server = real("X509Vnc", &identity);
-    let by_authority = || trusting(Some(authority.file()), None);
-    let by_pin = || trusting(None, Some(identity.fingerprint()));
+    let by_authority = || Some(of_tls(Some(authority.file()), None));
+    let by_pin = || Some(of_tls(None, Some(identity.fingerprint())));
     for tls in [by_authority(), by_pin()] {
         let mut device = enter(&server, tls, "hunter2").await.unwrap();
         device.screenshot().await.unwrap();
@@ -406,7 +406,7 @@ async fn a_real_server_with_a_certificate() {
     let error = enter(&server, by_pin(), "hunter3").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthorized, "{error}");
     let stranger = Authority::new();
-    let by_stranger = trusting(Some(stranger.file()), None);
+    let by_stranger = Some(of_tls(Some(stranger.file()), None));
     let error = enter(&server, by_stranger, "hunter2").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthorized, "{error}");
     assert!(error.to_string().contains("certificate"), "{error}");
@@ -424,7 +424,10 @@ async fn a_real_server_refuses_a_user_that_it_does_not_know() {
     let authority = Authority::new();
     let identity = authority.sign("127.0.0.1", 2100);
     for (types, tls) in [
-        ("X509Plain", trusting(None, Some(identity.fingerprint()))),
+        (
+            "X509Plain",
+            Some(of_tls(None, Some(identity.fingerprint()))),
+        ),
         ("Plain", None),
     ] {
         let server = real(types, &identity);
@@ -441,7 +444,7 @@ async fn anonymous_tls_of_a_real_server_is_refused_with_the_remedy() {
     let authority = Authority::new();
     let identity = authority.sign("127.0.0.1", 2100);
     let server = real("TLSVnc", &identity);
-    for tls in [None, trusting(None, Some(identity.fingerprint()))] {
+    for tls in [None, Some(of_tls(None, Some(identity.fingerprint())))] {
         let error = enter(&server, tls, "hunter2").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         assert!(error.to_string().contains("X509Vnc"), "{error}");
