@@ -402,7 +402,7 @@ mod tests {
     fn mistakes_are_named_with_a_remedy() {
         for (text, overrides, expected) in MISTAKES {
             let message = read(text, overrides).unwrap_err().to_string();
-            for part in expected {
+            for part in *expected {
                 assert!(message.contains(part), "{overrides:?}: {message}");
             }
             assert!(!message.contains('\n'), "one line: {message}");

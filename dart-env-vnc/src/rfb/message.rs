@@ -45,7 +45,7 @@ pub fn relative_pointer(right: i32, down: i32, buttons: u8, out: &mut Vec<u8>) {
     pointer(field(right), field(down), buttons, out);
 }
 
-/// Like [`pointer`], for a server that takes nine buttons and more.
+/// Like [`pointer()`], for a server that takes nine buttons and more.
 pub fn wide_pointer(x: u16, y: u16, buttons: u16, out: &mut Vec<u8>) {
     // Bit 7 of the usual mask says that a byte of higher buttons follows.
     if buttons < 0x80 {
