@@ -21,6 +21,11 @@ pub(crate) fn pages() -> PathBuf {
     )
 }
 
+/// As [`skip`], for what no set-up command installs: who wants it names the suite.
+pub(crate) fn skip_unless_wanted(suite: &str, why: &str) -> bool {
+    skip(suite, &format!("{why} (DART_TEST_REQUIRE={suite} insists)"))
+}
+
 /// Prints why `suite` is skipped, or fails if it must not be.
 #[allow(clippy::print_stdout, reason = "a skip has to be seen")]
 pub(crate) fn skip(suite: &str, why: &str) -> bool {
