@@ -150,6 +150,7 @@ impl CurationError {
                 ErrorKind::Internal
             }
             Self::TooLarge { .. } | Self::Full { .. } => ErrorKind::Exhausted,
+            _ if self.is_full() => ErrorKind::Exhausted,
             Self::Io { .. }
             | Self::Corrupt { .. }
             | Self::Damaged(_)
