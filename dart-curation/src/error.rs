@@ -119,9 +119,11 @@ impl CurationError {
                 source.kind(),
                 std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
             ),
-            Self::Database(sqlx::Error::Database(error)) => {
-                error.code().is_some_and(|code| full_code(&code))
-            }
+            Self::Database(sqlx::Error::Database(error))
+            | Self::Migration(
+                MigrateError::Execute(sqlx::Error::Database(error))
+                | MigrateError::ExecuteMigration(sqlx::Error::Database(error), _),
+            ) => error.code().is_some_and(|code| full_code(&code)),
             Self::Write(cause) => cause.is_full(),
             _ => false,
         }
