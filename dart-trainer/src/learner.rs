@@ -143,6 +143,12 @@ impl<M: TrainableModel> GrpoLearner<M> {
         self.take(&computed.gradients, rates)
     }
 
+    /// Whether gradients are summed up. A sum from a checkpoint is finished even if one batch is
+    /// enough by now.
+    pub(crate) const fn accumulates(&self) -> bool {
+        self.config.accumulate_batches > 1 || self.accumulated.batches > 0
+    }
+
     /// Takes in the gradient of a batch, which is divided by `count`; every so many batches one
     /// optimizer step. A batch whose numbers are not finite is left out, and the others count.
     pub(crate) fn accumulate(
@@ -246,6 +252,7 @@ impl<M: TrainableModel> GrpoLearner<M> {
             has_average: self.average.is_some(),
             accumulated_batches: self.accumulated.batches,
             accumulated_count: self.accumulated.count,
+            optimizer: self.config.optimizer.kind(),
             optimizer_steps: steps,
         };
         state::write_progress(&dir.join(state::PROGRESS), &saved)
@@ -256,7 +263,11 @@ impl<M: TrainableModel> GrpoLearner<M> {
         let parameters = self.model.parameters();
         // Everything is read and checked before anything is changed.
         let weights = state::read_weights(&dir.join(state::WEIGHTS), parameters)?;
-        let optimizer = state::read_optimizer(&dir.join(state::OPTIMIZER), &saved, parameters)?;
+        let mut optimizer = state::read_optimizer(&dir.join(state::OPTIMIZER), &saved, parameters)?;
+        if saved.optimizer != self.config.optimizer.kind() && !optimizer.moments.is_empty() {
+            tracing::warn!("the moments are another optimizer's and begin anew");
+            optimizer = Optimizer::default();
+        }
         let accumulated =
             state::read_accumulated(&dir.join(state::ACCUMULATED), &saved, parameters)?;
         let mut average = None;

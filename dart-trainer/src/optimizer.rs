@@ -79,6 +79,13 @@ impl OptimizerConfig {
         clip_rms: adafactor_clip(),
     };
 
+    pub(crate) const fn kind(&self) -> OptimizerKind {
+        match self {
+            Self::Adamw { .. } => OptimizerKind::Adamw,
+            Self::Adafactor { .. } => OptimizerKind::Adafactor,
+        }
+    }
+
     const fn betas(&self) -> [f64; 2] {
         match self {
             Self::Adamw { betas, .. } | Self::Adafactor { betas, .. } => *betas,
@@ -101,6 +108,15 @@ impl OptimizerConfig {
             _ => None,
         }
     }
+}
+
+/// Whose state a checkpoint holds: moments of the same form may have other units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OptimizerKind {
+    #[default]
+    Adamw,
+    Adafactor,
 }
 
 impl Default for OptimizerConfig {

@@ -149,7 +149,7 @@ impl<M: TrainableModel> GrpoLearner<M> {
             grad_clip: self.config.grad_clip,
             gradient_scale: 1.0,
         };
-        let update = if self.config.accumulate_batches > 1 {
+        let update = if self.accumulates() {
             self.accumulate(&computed, denominator, rates)?
         } else {
             self.apply(&computed, rates)?

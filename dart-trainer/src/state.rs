@@ -26,7 +26,7 @@ use crate::{
     average::Average,
     error::{Result, TrainerError},
     gradients::Gradients,
-    optimizer::{Moments, Optimizer, Second},
+    optimizer::{Moments, Optimizer, OptimizerKind, Second},
 };
 
 pub(crate) const FORMAT: u32 = 1;
@@ -67,6 +67,9 @@ pub(crate) struct Saved {
     /// The sum of their counts.
     #[serde(default)]
     pub accumulated_count: u64,
+    /// Whose moments these are.
+    #[serde(default)]
+    pub optimizer: OptimizerKind,
     /// Optimizer steps of each parameter.
     pub optimizer_steps: BTreeMap<String, u64>,
 }

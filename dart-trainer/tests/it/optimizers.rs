@@ -101,6 +101,58 @@ fn twenty_steps_are_ten_and_a_restart_and_ten() {
     }
 }
 
+/// What `before` saved after ten batches, restored under the settings `after`.
+fn taken_over(before: TrainerConfig, after: TrainerConfig) -> GrpoLearner<Toy> {
+    let mut first = learner(before);
+    for turn in 0..10 {
+        first.step(&turned(turn)).unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    first.save(dir.path()).unwrap();
+    let mut second = learner(after);
+    second.restore(dir.path()).unwrap();
+    second
+}
+
+/// The moments of vectors have the same form in both optimizers, and other units.
+#[test]
+fn moments_of_another_optimizer_begin_anew() {
+    let adafactor = OptimizerConfig::Adafactor {
+        betas: [0.9, 0.999],
+        epsilon: 1e-30,
+        clip_rms: 1.0,
+    };
+    let moments = |learner: &GrpoLearner<Toy>| {
+        let mut files = saved(learner).into_iter();
+        files.find(|(name, _)| name == "optimizer.safetensors")
+    };
+    for (before, after) in [
+        (adafactor, OptimizerConfig::ADAMW),
+        (OptimizerConfig::ADAMW, adafactor),
+    ] {
+        let none = moments(&learner(everything(after, 1)));
+        let kept = moments(&taken_over(everything(before, 1), everything(before, 1)));
+        let other = moments(&taken_over(everything(before, 1), everything(after, 1)));
+        assert!(none.is_some() && kept != none);
+        assert_eq!(other, none, "{before:?} to {after:?}");
+    }
+}
+
+#[test]
+fn a_sum_that_was_begun_is_finished_under_other_settings() {
+    let whole = everything(OptimizerConfig::ADAMW, 1);
+    let mut learner = taken_over(everything(OptimizerConfig::ADAMW, 3), whole);
+    let has_sum = |learner: &GrpoLearner<Toy>| {
+        let files = saved(learner);
+        files
+            .iter()
+            .any(|(name, _)| name == "accumulated.safetensors")
+    };
+    assert!(has_sum(&learner));
+    learner.step(&turned(10)).unwrap();
+    assert!(!has_sum(&learner));
+}
+
 #[test]
 fn a_damaged_save_of_any_kind_changes_nothing() {
     let mut learner = learner(everything(OptimizerConfig::ADAFACTOR, 3));
