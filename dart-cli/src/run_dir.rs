@@ -149,7 +149,9 @@ impl RunDir {
             let mut file = File::create(&temporary)?;
             file.write_all(bytes)?;
             file.sync_all()?;
-            fs::rename(&temporary, &path)
+            fs::rename(&temporary, &path)?;
+            // The new name is durable with the folder that holds it.
+            File::open(&self.path)?.sync_all()
         };
         write().with_context(|| format!("cannot write {}", path.display()))
     }

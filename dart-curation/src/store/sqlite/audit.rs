@@ -128,9 +128,11 @@ async fn structure(reader: &Reader, problems: &mut Vec<String>) {
     let rows = sqlx::query("PRAGMA integrity_check(100)").fetch_all(&mut *connection);
     match rows.await {
         Ok(rows) => {
-            let said = rows
-                .iter()
-                .filter_map(|row| row.try_get::<String, _>(0).ok());
+            // It may quote bytes that are no text.
+            let said = rows.iter().map(|row| match row.try_get_unchecked(0) {
+                Ok(said) => String::from_utf8_lossy(said).into_owned(),
+                Err(error) => error.to_string(),
+            });
             let bad = said.filter(|said| said != "ok");
             problems.extend(bad.map(|said| format!("the database: {}", short(&said))));
         }
