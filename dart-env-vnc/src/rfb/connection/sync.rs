@@ -52,7 +52,7 @@ impl Connection {
         if self.wait(soon, |status| status.painted).await? {
             return Ok(());
         }
-        self.ask(None).await
+        self.ask(None, true).await
     }
 
     /// Waits until the server has taken all input sent so far: a fence, where the server answers
@@ -84,7 +84,14 @@ impl Connection {
     pub(crate) async fn sync(&self) -> Result<(), RfbError> {
         self.first_frame().await?;
         let number = self.questions.fetch_add(1, Ordering::Relaxed);
-        self.ask(Some(number as u32)).await
+        self.ask(Some(number as u32), false).await
+    }
+
+    /// Like [`sync`](Self::sync), but every pixel is sent again.
+    pub(crate) async fn refresh(&self) -> Result<(), RfbError> {
+        self.first_frame().await?;
+        let number = self.questions.fetch_add(1, Ordering::Relaxed);
+        self.ask(Some(number as u32), true).await
     }
 
     fn interval(&self) -> Duration {
@@ -92,10 +99,9 @@ impl Connection {
     }
 
     /// Asks for the pixel of this probe, or for everything, until it is painted.
-    async fn ask(&self, probe: Option<u32>) -> Result<(), RfbError> {
+    async fn ask(&self, probe: Option<u32>, mut everything: bool) -> Result<(), RfbError> {
         let limit = self.deadlines.update;
         let deadline = Instant::now() + limit;
-        let mut everything = probe.is_none();
         while Instant::now() < deadline {
             let size = self.size();
             let pixel = probe.map(|number| probe_pixel(number, size));
