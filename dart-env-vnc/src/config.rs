@@ -28,6 +28,11 @@ pub struct VncConfig {
     pub encoding: EncodingChoice,
     /// How keys are named to the server. Default `auto`.
     pub keyboard: Keyboard,
+    /// Whether text with characters that a US keyboard lacks is pasted where keys are scancodes: put
+    /// on the clipboard, then Ctrl+V. Needs a server with the extended clipboard and a guest that
+    /// shares it. Default false, because a program may take Ctrl+V for something else: then such
+    /// text is an invalid action.
+    pub paste_untypable: bool,
     /// Whether the server sends updates without being asked for each, if it can. Default: over a
     /// network, where that saves a round trip for each.
     pub continuous_updates: Option<bool>,
@@ -56,6 +61,7 @@ impl Default for VncConfig {
             allow_clear_password: false,
             encoding: EncodingChoice::Auto,
             keyboard: Keyboard::Auto,
+            paste_untypable: false,
             continuous_updates: None,
             connect_timeout_ms: 5_000,
             handshake_timeout_ms: 15_000,
@@ -64,6 +70,19 @@ impl Default for VncConfig {
             settle_max_ms: 250,
         }
     }
+}
+
+/// Longest deadline that can be set, milliseconds: an hour.
+const LONGEST_MS: u64 = 3_600_000;
+
+/// Fails, saying why, unless a deadline is `least` ms to an hour.
+pub(crate) fn check_deadline(setting: &str, millis: u64, least: u64) -> Result<(), String> {
+    if (least..=LONGEST_MS).contains(&millis) {
+        return Ok(());
+    }
+    Err(format!(
+        "{setting} is {least} to {LONGEST_MS} ms, not {millis}"
+    ))
 }
 
 impl VncConfig {
@@ -78,6 +97,7 @@ impl VncConfig {
     /// The server to connect to, with what is needed to log in.
     pub(crate) fn target(&self, password: Option<Password>) -> Result<Target> {
         let (host, port) = self.address()?;
+        self.check_deadlines()?;
         let trust = self.tls.as_ref().map(|tls| Trust::load(tls, host));
         let trust = trust
             .transpose()
@@ -95,6 +115,21 @@ impl VncConfig {
             continuous: self.continuous_updates,
             deadlines: self.deadlines(),
         })
+    }
+
+    fn check_deadlines(&self) -> Result<()> {
+        let all = [
+            ("connect_timeout_ms", self.connect_timeout_ms, 1),
+            ("handshake_timeout_ms", self.handshake_timeout_ms, 1),
+            ("update_timeout_ms", self.update_timeout_ms, 1),
+            ("settle_quiet_ms", self.settle_quiet_ms, 0),
+            ("settle_max_ms", self.settle_max_ms, 0),
+        ];
+        let check =
+            |(name, millis, least)| check_deadline(&format!("environment.{name}"), millis, least);
+        all.into_iter()
+            .try_for_each(check)
+            .map_err(|message| Error::new(ErrorKind::Config, "dart-env-vnc", "connect", message))
     }
 
     pub(crate) const fn deadlines(&self) -> Deadlines {
@@ -165,6 +200,24 @@ mod tests {
             let error = VncConfig::new(bad).address().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{bad}");
             assert!(error.to_string().contains("is not host:port"));
+        }
+    }
+
+    #[test]
+    fn deadlines_are_checked() {
+        assert!(VncConfig::default().target(None).is_ok());
+        let none = VncConfig {
+            update_timeout_ms: 0,
+            ..VncConfig::default()
+        };
+        let endless = VncConfig {
+            settle_max_ms: u64::MAX,
+            ..VncConfig::default()
+        };
+        for (config, name) in [(none, "update_timeout_ms"), (endless, "settle_max_ms")] {
+            let error = config.target(None).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            assert!(error.to_string().contains(name), "{error}");
         }
     }
 

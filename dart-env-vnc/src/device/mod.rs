@@ -1,6 +1,7 @@
 //! [`VncDevice`]: a desktop behind an RFB server, as a [`Device`].
 
 mod extras;
+mod typing;
 
 use std::time::Duration;
 
@@ -16,24 +17,22 @@ use crate::{
     rfb::{Connection, Dialect, InputState, Password, RfbError, Step, Target, keysym},
 };
 
-/// What a desktop takes; the other three concern the task and never reach a device.
-const ACTIONS: ActionSet = ActionSet::of(&[
-    ActionKind::Click,
-    ActionKind::DragTo,
-    ActionKind::Hotkey,
-    ActionKind::KeyDown,
-    ActionKind::KeyUp,
-    ActionKind::MouseDown,
-    ActionKind::MouseUp,
-    ActionKind::MoveTo,
-    ActionKind::Press,
-    ActionKind::Scroll,
-    ActionKind::Type,
-    ActionKind::Wait,
-]);
+/// What a desktop takes, but for what concerns the task and never reaches a device.
+fn actions() -> ActionSet {
+    let task = [ActionKind::Answer, ActionKind::Done, ActionKind::Fail];
+    let kinds = ActionSet::DESKTOP.iter();
+    ActionSet::from(
+        kinds
+            .filter(|kind| !task.contains(kind))
+            .collect::<Vec<_>>(),
+    )
+}
 
 /// Time between attempts to reach a server that is starting again.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often the screen may get another size while one frame is taken.
+const RESIZES_IN_A_ROW: usize = 8;
 
 /// Longest farewell to a server that may be dead.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -79,7 +78,7 @@ impl VncDevice {
         let spec = DeviceSpec {
             name: format!("vnc {}", config.endpoint),
             screen: Size::new(0, 0),
-            actions: ACTIONS,
+            actions: actions(),
         };
         let mut device = Self {
             target: config.target(password)?,
@@ -99,6 +98,7 @@ impl VncDevice {
     /// Puts a new connection into a known state.
     async fn take_over(&mut self, operation: &'static str) -> Result<()> {
         self.refresh_spec();
+        self.input.reconnected();
         let steps = self.input.take_over(self.spec.screen);
         let done = self.act(steps).await;
         self.explain(operation, done)?;
@@ -171,9 +171,7 @@ impl VncDevice {
                 message,
             ));
         }
-        if let Action::Type { text } = action {
-            self.check_typable(text)?;
-        }
+        self.check_keys(action)?;
         match action.fault(self.spec.screen) {
             Some(fault) => Err(Error::new(
                 ErrorKind::InvalidAction,
@@ -183,16 +181,6 @@ impl VncDevice {
             )),
             None => Ok(()),
         }
-    }
-
-    fn check_typable(&self, text: &str) -> Result<()> {
-        let Some(c) = self.dialect().untypable(text) else {
-            return Ok(());
-        };
-        let message = "this server takes scancodes, and a US keyboard has no key for the character";
-        let kind = ErrorKind::InvalidAction;
-        let error = Error::new(kind, "dart-env-vnc", "perform", message);
-        Err(error.with("character", c.escape_debug()))
     }
 
     /// Sends steps. What they press counts as held from before it is sent, what they release until
@@ -241,8 +229,22 @@ impl VncDevice {
 
     async fn fresh_frame(&mut self) -> Result<Frame, RfbError> {
         self.connection()?.sync().await?;
-        self.follow_resize().await?;
-        self.connection()?.frame()
+        self.current_frame().await
+    }
+
+    /// The last frame, with the pointer placed again if the screen has another size. Where it gets
+    /// another one meanwhile, its pixels are waited for: a black frame is never shown.
+    async fn current_frame(&mut self) -> Result<Frame, RfbError> {
+        for _ in 0..RESIZES_IN_A_ROW {
+            self.follow_resize().await?;
+            let connection = self.connection()?;
+            match connection.frame() {
+                Some(frame) if frame.size() == self.spec.screen => return Ok(frame),
+                _ => connection.sync().await?,
+            }
+        }
+        let what = "the screen does not keep its size";
+        Err(RfbError::Malformed { what })
     }
 
     /// Reconnects; a server that does not listen yet is given until the deadline.
@@ -290,6 +292,8 @@ impl Device for VncDevice {
         let followed = self.follow_resize().await;
         self.explain("perform", followed)?;
         self.check_action(action)?;
+        let pasted = self.offer_untypable(action).await?;
+        let action = pasted.as_ref().map_or(action, |pasted| &pasted.keys);
         let screen = self.spec.screen;
         let steps = if self.interrupted {
             let mut steps = self.input.release(screen);
@@ -302,7 +306,10 @@ impl Device for VncDevice {
         let done = self.act(steps).await;
         self.explain("perform", done)?;
         self.interrupted = false;
-        Ok(())
+        match pasted {
+            Some(pasted) => self.wait_pasted(&pasted).await,
+            None => Ok(()),
+        }
     }
 
     async fn recover(&mut self) -> Result<()> {

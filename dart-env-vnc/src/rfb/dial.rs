@@ -78,7 +78,8 @@ pub(super) async fn dial(target: &Target) -> Result<Dialled, RfbError> {
         Err(_) => return Err(timed_out("connection", deadlines.connect)),
     };
     stream.set_nodelay(true).map_err(|e| RfbError::io(&e))?;
-    let local = stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback());
+    let peer = stream.peer_addr();
+    let local = peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
     let access = &target.access;
     if access.password.is_some() && !local && access.trust.is_none() {
         let host = &target.host;

@@ -19,6 +19,9 @@ pub enum Keyboard {
     Scancodes,
 }
 
+/// Farther than any screen is wide.
+const FAR: i32 = 0x7fff;
+
 /// In which of its ways a server is told of input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dialect {
@@ -50,7 +53,8 @@ impl Dialect {
         }
     }
 
-    /// Writes the pointer going from where it was to `at`.
+    /// Writes the pointer going from where it was to `at`. Where that is not known and only
+    /// differences count, it goes by the top left corner, which stops it.
     pub(super) fn pointer(
         self,
         from: Option<ScreenPx>,
@@ -59,17 +63,20 @@ impl Dialect {
         out: &mut Vec<u8>,
     ) {
         if self.relative {
-            let from = from.unwrap_or(at);
+            let from = from.unwrap_or_else(|| {
+                message::relative_pointer(-FAR, -FAR, buttons, out);
+                ScreenPx::new(0, 0)
+            });
             message::relative_pointer(at.x - from.x, at.y - from.y, buttons, out);
         } else {
             message::pointer(at.x as u16, at.y as u16, buttons, out);
         }
     }
 
-    /// The first character of `text` that this server cannot type.
-    pub(crate) fn untypable(self, text: &str) -> Option<char> {
+    /// The first of some characters that this server has no key for.
+    pub(crate) fn untypable(self, mut text: impl Iterator<Item = char>) -> Option<char> {
         let known = |c: char| super::keysym::of_char(c).and_then(scancode::of_keysym);
-        text.chars().find(|c| self.scancodes && known(*c).is_none())
+        text.find(|c| self.scancodes && known(*c).is_none())
     }
 }
 
@@ -96,13 +103,29 @@ mod tests {
     }
 
     #[test]
+    fn a_pointer_that_is_nowhere_yet_goes_by_the_corner() {
+        let relative = Dialect {
+            relative: true,
+            ..Dialect::default()
+        };
+        let sent = |from| {
+            let mut out = Vec::new();
+            relative.pointer(from, ScreenPx::new(3, 2), 0, &mut out);
+            out
+        };
+        let moved = [5, 0, 0x80, 0x02, 0x80, 0x01];
+        assert_eq!(sent(Some(ScreenPx::new(0, 0))), moved);
+        assert_eq!(sent(None), [&[5, 0, 0, 0, 0, 0][..], &moved].concat());
+    }
+
+    #[test]
     fn what_a_us_keyboard_lacks_is_named() {
         let dialect = Dialect {
             scancodes: true,
             ..Dialect::default()
         };
-        assert_eq!(dialect.untypable("Hello, <World>!\n"), None);
-        assert_eq!(dialect.untypable("naïve"), Some('ï'));
-        assert_eq!(Dialect::default().untypable("naïve"), None);
+        assert_eq!(dialect.untypable("Hello, <World>!\n".chars()), None);
+        assert_eq!(dialect.untypable("naïve".chars()), Some('ï'));
+        assert_eq!(Dialect::default().untypable("naïve".chars()), None);
     }
 }

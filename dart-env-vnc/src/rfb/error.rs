@@ -50,6 +50,9 @@ pub enum RfbError {
     /// Text for a clipboard that takes only Latin-1.
     #[error("the server's clipboard takes only Latin-1 text")]
     NotLatin1,
+    /// Text was to be pasted, and nobody has asked for it.
+    #[error("nothing on the desktop takes the text that was to be pasted")]
+    NotPasted,
     /// The server wants a password and none is configured.
     #[error("the server asks for a password")]
     PasswordMissing,
@@ -81,6 +84,14 @@ pub enum RfbError {
         what: &'static str,
         /// How long.
         millis: u64,
+    },
+    /// A clipboard text of ours is too long.
+    #[error("a clipboard text has at most {limit} bytes, not {bytes}")]
+    TextTooLong {
+        /// How long it is.
+        bytes: usize,
+        /// The bound.
+        limit: usize,
     },
     /// TLS broke off.
     #[error("TLS fails ({message})")]
@@ -166,6 +177,8 @@ impl RfbError {
             Self::TlsNotOffered { .. } => {
                 "start the server with -SecurityTypes X509Vnc or X509Plain, or drop environment.tls"
             }
+            Self::TextTooLong { .. } => "give it a shorter one",
+            Self::NotPasted => "focus a text field, or type what a US keyboard has",
             Self::NotLatin1 => "type the text, or take a server with the extended clipboard",
             Self::ResizeRefused { .. } => "start the server with the size that is needed",
             Self::UserMissing => "set environment.user",
@@ -197,6 +210,7 @@ impl RfbError {
             | Self::TlsNotOffered { .. }
             | Self::UserMissing => ErrorKind::Config,
             Self::NotLatin1 | Self::ResizeRefused { .. } => ErrorKind::Unsupported,
+            Self::NotPasted | Self::TextTooLong { .. } => ErrorKind::InvalidAction,
             Self::Timeout { .. } => ErrorKind::Timeout,
             Self::Certificate { .. } | Self::WrongPassword { .. } => ErrorKind::Unauthorized,
         }

@@ -23,6 +23,8 @@ pub(crate) enum Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InputState {
     pointer: Option<ScreenPx>,
+    /// The server's pointer is where ours is.
+    placed: bool,
     buttons: u8,
     keys: Vec<u32>,
 }
@@ -40,8 +42,10 @@ impl InputState {
     pub(crate) fn apply(&mut self, step: Step, dialect: Dialect, out: &mut Vec<u8>) {
         match step {
             Step::Pointer { at, buttons } => {
-                dialect.pointer(self.pointer, at, buttons, out);
+                let from = self.pointer.filter(|_| self.placed);
+                dialect.pointer(from, at, buttons, out);
                 self.pointer = Some(at);
+                self.placed = true;
                 self.buttons = buttons;
             }
             Step::Key { keysym, down } => {
@@ -67,6 +71,11 @@ impl InputState {
             }
             _ => {}
         }
+    }
+
+    /// Another server, or another life of it: where its pointer is is not known.
+    pub(crate) const fn reconnected(&mut self) {
+        self.placed = false;
     }
 
     /// Whether anything is held.
@@ -95,6 +104,7 @@ impl InputState {
     pub(crate) fn released(&self) -> Self {
         Self {
             pointer: self.pointer,
+            placed: self.placed,
             ..Self::default()
         }
     }

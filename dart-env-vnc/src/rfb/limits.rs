@@ -20,8 +20,12 @@ pub const MAX_NAME_BYTES: u32 = 4 << 10;
 /// Longest reason that a server gives for a refusal, in bytes.
 pub const MAX_REASON_BYTES: u32 = 4 << 10;
 
-/// Longest clipboard text, in bytes, in either direction.
+/// Longest clipboard text, in bytes, in either direction. A longer one is not taken.
 pub const MAX_CUT_TEXT_BYTES: u32 = 1 << 20;
+
+/// Longest clipboard message, in bytes, that is passed over: copying a long document must not cost
+/// the connection. A longer one ends it.
+pub const MAX_DROPPED_TEXT_BYTES: u32 = 64 << 20;
 
 /// Longest side of a cursor, in pixels.
 pub const MAX_CURSOR_SIDE: u16 = 1024;
@@ -32,8 +36,8 @@ pub const MAX_EMPTY_RECTS: u32 = 1024;
 /// Most size changes in one update.
 pub const MAX_RESIZES: u32 = 16;
 
-/// Most pixels painted by one update, as a multiple of the framebuffer. An honest server paints
-/// each pixel about once, twice if it copies before it paints.
+/// Most pixels painted by one update, rectangles on rectangles included, as a multiple of the
+/// framebuffer. An honest server paints each pixel about once, twice if it copies before it paints.
 pub const MAX_REPAINTS: u64 = 8;
 
 /// Most bytes in which a rectangle may be compressed: somewhat more than its worst honest size, a

@@ -92,7 +92,9 @@ impl PixelFormat {
     pub(crate) fn check(self) -> Result<(), RfbError> {
         let bits = u32::from(self.bits_per_pixel);
         let inside = |(maximum, shift): (u16, u8)| {
-            u32::from(shift) + (u16::BITS - maximum.leading_zeros()) <= bits
+            // A colour without bits still has to have a place to be shifted from.
+            let length = (u16::BITS - maximum.leading_zeros()).max(1);
+            u32::from(shift) + length <= bits
         };
         let colours = self.maximum.into_iter().zip(self.shift);
         let readable = match (bits, self.true_colour) {
@@ -150,6 +152,8 @@ mod tests {
         assert!(with(|format| format.bits_per_pixel = 16).is_err());
         assert!(with(|format| format.shift[0] = 25).is_err());
         assert!(with(|format| format.shift[0] = 255).is_err());
+        let shifted_out = |format: &mut PixelFormat| (format.maximum[0], format.shift[0]) = (0, 32);
+        assert!(with(shifted_out).is_err());
         assert!(with(|format| format.true_colour = false).is_err());
     }
 }

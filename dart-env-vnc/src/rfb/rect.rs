@@ -4,9 +4,8 @@
 //! A rectangle is one unit of the stream, taken whole or not at all, except in the encodings that
 //! come piece by piece (Raw by rows, Hextile and TRLE by tiles): then [`Rects`] remembers how far
 //! it is. Every encoding that can be decoded is, also one that was not offered: servers take that
-//! liberty. Messages
-//! are the session's affair, and so are pseudo-rectangles that do not concern pixels or the pointer:
-//! those are handed back as [`Progress::Pseudo`].
+//! liberty. Messages are the session's affair, and so are pseudo-rectangles that do not concern
+//! pixels or the pointer: those are handed back as [`Progress::Pseudo`].
 
 use dart_core::Size;
 
@@ -59,6 +58,10 @@ struct Tally {
     update: Update,
     empty: u32,
     resizes: u32,
+    /// Pixels written so far: rectangles, and those that lie on them.
+    work: u64,
+    /// The largest screen that there was, in pixels.
+    largest: u64,
 }
 
 impl Tally {
@@ -71,8 +74,16 @@ impl Tally {
             limit.into(),
         )?;
         self.update.painted += area.pixels();
-        let limit = size.area() as u64 * MAX_REPAINTS;
-        check_limit("area painted by one update", self.update.painted, limit)
+        self.spend(area.pixels(), size)
+    }
+
+    /// Counts work on a screen of `size`. What was done before the screen got another size counts
+    /// on, so that many sizes are not many budgets.
+    fn spend(&mut self, pixels: u64, size: Size) -> Result<(), RfbError> {
+        self.largest = self.largest.max(size.area() as u64);
+        self.work += pixels;
+        let limit = self.largest * MAX_REPAINTS;
+        check_limit("area painted by one update", self.work, limit)
     }
 }
 
@@ -204,7 +215,8 @@ impl Rects {
         };
         let layout = &self.colours.pixel;
         let tile = hextile::read(wire, part, before, layout)?;
-        let colours = hextile::decode(&tile, part, before, layout, &mut self.screen)?;
+        let (colours, painted) = hextile::decode(&tile, part, before, layout, &mut self.screen)?;
+        self.tally.spend(painted, self.screen.size())?;
         let tiles = tiles + 1;
         Ok(area.tile(hextile::SIDE, tiles).map(|_| Partial::Hextile {
             area,
@@ -300,7 +312,8 @@ impl Rects {
         };
         let read = rre::read(wire, area, variant, &self.colours.pixel)?;
         self.count(area, encoding)?;
-        rre::decode(&read, area, &self.colours.pixel, &mut self.screen)?;
+        let painted = rre::decode(&read, area, &self.colours.pixel, &mut self.screen)?;
+        self.tally.spend(painted, self.screen.size())?;
         Ok(Progress::Done)
     }
 

@@ -21,15 +21,24 @@ use super::{
     session::{Abilities, Event, SizeReply, clipboard},
 };
 
-/// Bytes of requests that wait for the writer, beyond which no more are taken. A server that sends updates and reads nothing
-/// would otherwise let them pile up.
+/// Bytes of requests that wait for the writer, beyond which no more are taken: a server that sends
+/// updates and reads nothing would otherwise let them pile up.
 const MAX_OUTBOX: usize = 64 << 10;
+
+/// What the reader wants to have sent.
+#[derive(Debug, Default)]
+struct Outbox {
+    requests: Vec<u8>,
+    /// An answer to a question for our clipboard. It may be longer than all requests together, so it
+    /// does not count among them; a server that asks again before it has read one gets one.
+    text: Vec<u8>,
+}
 
 /// What the reader tells the others.
 #[derive(Clone, Debug)]
 pub(super) struct Status {
     pub(super) size: Size,
-    /// Whether the screen has pixels since it got its size.
+    /// Whether the screen has all its pixels since it got its size.
     pub(super) painted: bool,
     /// The pixel that was asked for and has not been painted since.
     pub(super) probe: Option<(u16, u16)>,
@@ -39,6 +48,8 @@ pub(super) struct Status {
     pub(super) fence: u64,
     /// The answer to our request for another size, until it is taken.
     pub(super) size_reply: Option<SizeReply>,
+    /// How often the server has asked for the text of our clipboard.
+    pub(super) fetched: u64,
     pub(super) failure: Option<RfbError>,
 }
 
@@ -46,11 +57,32 @@ pub(super) struct Status {
 struct Screen {
     size: Size,
     rgb: Vec<u8>,
+    /// Pixels that have not come yet since the screen got its size: it is black where they belong.
+    /// Counted as if none came twice meanwhile.
+    missing: u64,
     frame: Option<Frame>,
     cursor: Option<Arc<CursorImage>>,
 }
 
 impl Screen {
+    const fn new() -> Self {
+        Self {
+            size: Size::new(0, 0),
+            rgb: Vec::new(),
+            missing: 0,
+            frame: None,
+            cursor: None,
+        }
+    }
+
+    /// Counts what has come.
+    const fn count(&mut self, update: Update) {
+        if update.resized {
+            self.missing = self.size.area() as u64;
+        }
+        self.missing = self.missing.saturating_sub(update.painted);
+    }
+
     /// Copies what changed.
     fn publish(&mut self, from: &Framebuffer, damage: &[Area]) {
         if damage.is_empty() {
@@ -59,6 +91,7 @@ impl Screen {
         self.frame = None;
         if self.size != from.size() {
             self.size = from.size();
+            self.missing = self.size.area() as u64;
             self.rgb = from.rgb().to_vec();
             return;
         }
@@ -75,6 +108,9 @@ impl Screen {
     }
 
     fn frame(&mut self) -> Option<Frame> {
+        if self.missing > 0 {
+            return None;
+        }
         if self.frame.is_none() {
             self.frame = Frame::new(self.size, self.rgb.as_slice()).ok();
         }
@@ -94,7 +130,7 @@ pub(super) struct Shared {
     screen: Mutex<Screen>,
     clipboards: Mutex<Clipboards>,
     pub(super) status: watch::Sender<Status>,
-    outbox: Mutex<Vec<u8>>,
+    outbox: Mutex<Outbox>,
     outbox_filled: Notify,
 }
 
@@ -119,19 +155,14 @@ impl Shared {
             abilities: Arc::default(),
             fence: 0,
             size_reply: None,
+            fetched: 0,
             failure: None,
         };
-        let screen = Screen {
-            size: Size::new(0, 0),
-            rgb: Vec::new(),
-            frame: None,
-            cursor: None,
-        };
         Self {
-            screen: Mutex::new(screen),
+            screen: Mutex::new(Screen::new()),
             clipboards: Mutex::default(),
             status: watch::Sender::new(status),
-            outbox: Mutex::new(Vec::new()),
+            outbox: Mutex::default(),
             outbox_filled: Notify::new(),
         }
     }
@@ -147,12 +178,12 @@ impl Shared {
     /// Queues requests for the writer.
     pub(super) fn post(&self, bytes: &[u8]) -> Result<(), RfbError> {
         let mut outbox = lock(&self.outbox);
-        if outbox.len() >= MAX_OUTBOX {
+        if outbox.requests.len() >= MAX_OUTBOX {
             return Err(RfbError::Malformed {
                 what: "the server sends updates but reads no requests",
             });
         }
-        outbox.extend(bytes);
+        outbox.requests.extend(bytes);
         self.outbox_filled.notify_one();
         Ok(())
     }
@@ -180,7 +211,8 @@ impl Shared {
                 .status
                 .send_modify(|status| status.size_reply = Some(reply)),
             Event::CutText { text } => lock(&self.clipboards).theirs = Some(text),
-            Event::CutTextWanted { peek } => self.offer_text(peek)?,
+            Event::CutTextUnknown => lock(&self.clipboards).theirs = None,
+            Event::CutTextWanted { peek } => self.offer_text(peek),
             Event::StartTls { .. } | Event::Bell | Event::ColourMap { .. } => {}
         }
         Ok(())
@@ -192,32 +224,37 @@ impl Shared {
     }
 
     /// Says that we have text for the server's clipboard, or which.
-    fn offer_text(&self, peek: bool) -> Result<(), RfbError> {
+    fn offer_text(&self, peek: bool) {
         let mut message = Vec::new();
         match &lock(&self.clipboards).ours {
             Some(text) if !peek => clipboard::provide(text, &mut message),
             text => clipboard::notify(text.is_some(), &mut message),
         }
-        self.post(&message)
+        lock(&self.outbox).text = message;
+        self.outbox_filled.notify_one();
+        if !peek {
+            self.status.send_modify(|status| status.fetched += 1);
+        }
     }
 
     /// Makes the screen of the core visible to the others.
     fn publish(&self, update: Update, core: &mut Core) {
         let damage = core.screen_mut().map(Framebuffer::take_damage);
         let damage = damage.unwrap_or_default();
-        let size = {
+        let (size, painted) = {
             let mut screen = lock(&self.screen);
             if update.cursor {
                 screen.cursor = core.cursor().cloned().map(Arc::new);
             }
             if let Some(framebuffer) = core.screen() {
                 screen.publish(framebuffer, &damage);
+                screen.count(update);
             }
-            screen.size
+            (screen.size, screen.missing == 0)
         };
         self.status.send_modify(|status| {
             status.size = size;
-            status.painted = update.painted > 0 || (status.painted && !update.resized);
+            status.painted = painted;
             status.probe = status
                 .probe
                 .filter(|(x, y)| !damage.iter().any(|area| area.contains(*x, *y)));
@@ -228,7 +265,7 @@ impl Shared {
         });
     }
 
-    /// The last complete frame.
+    /// The last complete frame; none while pixels of it are still to come.
     pub(super) fn frame(&self) -> Option<Frame> {
         lock(&self.screen).frame()
     }
@@ -241,7 +278,9 @@ impl Shared {
     /// Waits for requests and takes them.
     pub(super) async fn next_requests(&self) -> Vec<u8> {
         self.outbox_filled.notified().await;
-        std::mem::take(&mut *lock(&self.outbox))
+        let Outbox { mut requests, text } = std::mem::take(&mut *lock(&self.outbox));
+        requests.extend(text);
+        requests
     }
 }
 
@@ -258,17 +297,41 @@ mod tests {
         shared.post(&[3; 10]).unwrap();
     }
 
+    /// A long text is no sign of a server that reads nothing, and a server that asks for it again
+    /// and again does not make it pile up.
+    #[tokio::test]
+    async fn a_long_clipboard_is_answered_once_and_stops_nothing() {
+        let shared = Shared::new();
+        let mut noise = 1u32;
+        let text = std::iter::repeat_with(|| {
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            char::from(33 + (noise >> 24) as u8 % 90)
+        });
+        shared.clipboards().ours = Some(text.take(200_000).collect());
+        for _ in 0..3 {
+            shared.offer_text(false);
+        }
+        shared.post(&[3; 10]).unwrap();
+        let sent = shared.next_requests().await;
+        assert!(
+            sent.len() > MAX_OUTBOX && sent.len() < 3 * MAX_OUTBOX,
+            "{}",
+            sent.len()
+        );
+        assert_eq!(sent[..10], [3; 10]);
+    }
+
     #[test]
     fn only_what_is_damaged_is_copied() {
         let mut from = Framebuffer::new(4, 4).unwrap();
-        let mut screen = Screen {
-            size: Size::new(0, 0),
-            rgb: Vec::new(),
-            frame: None,
-            cursor: None,
-        };
+        let mut screen = Screen::new();
         let damage = from.take_damage();
         screen.publish(&from, &damage);
+        assert_eq!(screen.frame(), None, "pixels are missing");
+        screen.count(Update {
+            painted: 16,
+            ..Update::default()
+        });
         let before = screen.frame().unwrap();
         let area = Area {
             x: 1,

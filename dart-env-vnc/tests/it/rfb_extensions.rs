@@ -5,9 +5,9 @@
 
 use std::{io, time::Duration};
 
-use dart_core::{Action, Device, ErrorKind, ScreenPx, Size};
+use dart_core::{Action, Device, ErrorKind, Key, ScreenPx, Size};
 use dart_env_vnc::{
-    VncDevice,
+    VncConfig, VncDevice,
     rfb::{Abilities, Core, Event, Locks, SizeReply, message},
 };
 use tokio::io::AsyncReadExt;
@@ -46,6 +46,10 @@ impl Peer {
             Quirk::Scancodes => self.send(rect(-258)).await,
             Quirk::Relative => self.send(rect(-257)).await,
             Quirk::Locked => self.send(rect(-261).bytes(&[0b100])).await,
+            Quirk::Agent(_) => {
+                self.send(rect(-258)).await?;
+                self.send(extended(0x1f00_0001)).await
+            }
             Quirk::Clipboard(true) => self.send(extended(0x1f00_0001)).await,
             Quirk::Fences => {
                 let fence = Stream::new().bytes(&[248, 0, 0, 0]).u32(0x8000_0001);
@@ -58,7 +62,7 @@ impl Peer {
     /// A message that no RFC knows.
     pub(crate) async fn extension(&mut self, kind: u8) -> io::Result<()> {
         match (kind, self.state.quirk) {
-            (6, Quirk::Clipboard(_)) => {
+            (6, Quirk::Clipboard(_) | Quirk::Agent(_)) => {
                 let [_, _, _, length @ ..] = self.read::<7>().await?;
                 let length = i32::from_be_bytes(length);
                 let mut text = length.to_be_bytes().to_vec();
@@ -91,15 +95,19 @@ impl Peer {
                 self.resize(status, (side(1), side(3))).await
             }
             (251, Quirk::Fragile) => Err(io::ErrorKind::BrokenPipe.into()),
-            (255, Quirk::Scancodes) => {
+            (255, quirk @ (Quirk::Scancodes | Quirk::Agent(_))) => {
                 let [0, 0, down, a, b, c, d, e, f, g, h] = self.read().await? else {
                     panic!("not a key");
                 };
+                let code = u32::from_be_bytes([e, f, g, h]);
                 self.input(Input::Code {
                     keysym: u32::from_be_bytes([a, b, c, d]),
-                    code: u32::from_be_bytes([e, f, g, h]),
+                    code,
                     down: down == 1,
                 });
+                if (quirk, code, down) == (Quirk::Agent(true), 0x2f, 1) {
+                    return self.send(extended(0x0200_0001)).await;
+                }
                 Ok(())
             }
             (other, quirk) => panic!("the client sent a message of type {other} to {quirk:?}"),
@@ -328,4 +336,84 @@ async fn a_clipboard_is_latin_1_unless_the_server_can_do_more() {
     // What we can do, then that there is text; the text itself only when it is asked for.
     assert_eq!(texts.len(), 2, "{texts:?}");
     assert_eq!(texts[1][4..], [8, 0, 0, 1]);
+}
+
+#[tokio::test]
+async fn a_clipboard_is_emptied_in_either_way() {
+    for (extended, expected) in [
+        (false, vec![vec![0, 0, 0, 0]]),
+        (true, vec![vec![8, 0, 0, 1], vec![8, 0, 0, 0]]),
+    ] {
+        let server = FakeServer::start(Quirk::Clipboard(extended)).await;
+        let device = VncDevice::connect(server.config()).await.unwrap();
+        device.set_clipboard("secret").await.unwrap();
+        let settle = async || device.settle(Duration::ZERO, Duration::ZERO).await;
+        settle().await.unwrap();
+        let before = server.cut_texts().len();
+        device.clear_clipboard().await.unwrap();
+        settle().await.unwrap();
+        assert_eq!(device.clipboard(), None);
+        let sent = server.cut_texts();
+        let skip = if extended { 4 } else { 0 };
+        let sent = sent[before..].iter().map(|text| text[skip..].to_vec());
+        assert_eq!(sent.collect::<Vec<_>>(), expected);
+    }
+}
+
+/// Text that a US keyboard lacks goes through the clipboard where that is allowed, and counts as
+/// typed only if the desktop takes it.
+#[tokio::test]
+async fn what_has_no_key_is_pasted_or_refused() {
+    let connect = async |quirk, paste_untypable| {
+        let server = FakeServer::start(quirk).await;
+        let config = VncConfig {
+            paste_untypable,
+            ..server.config()
+        };
+        (server, VncDevice::connect(config).await.unwrap())
+    };
+    let text = "na\u{ef}ve \u{20ac}".to_owned();
+    let naive = Action::Type { text };
+
+    let (server, mut device) = connect(Quirk::Agent(true), true).await;
+    server.log();
+    device.perform(&naive).await.unwrap();
+    let keys = server.log().into_iter().map(|input| match input {
+        Input::Code { code, down, .. } => (code, down),
+        other => panic!("{other:?}"),
+    });
+    let expected = [(0x1d, true), (0x2f, true), (0x2f, false), (0x1d, false)];
+    assert_eq!(keys.collect::<Vec<_>>(), expected);
+    device.settle(Duration::ZERO, Duration::ZERO).await.unwrap();
+    let sent = server.cut_texts().pop().unwrap();
+    assert_eq!(sent[4..8], [0x10, 0, 0, 1]);
+    let mut inflated = Vec::new();
+    let mut stream = flate2::read::ZlibDecoder::new(&sent[8..]);
+    std::io::Read::read_to_end(&mut stream, &mut inflated).unwrap();
+    assert_eq!(inflated[4..], *"na\u{ef}ve \u{20ac}\0".as_bytes());
+    // Keys are no text.
+    let press = Action::Press {
+        key: Key::Char('\u{20ac}'),
+    };
+    let error = device.perform(&press).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidAction, "{error}");
+
+    for (quirk, allowed, word) in [
+        (Quirk::Agent(false), true, "to be pasted"),
+        (Quirk::Agent(true), false, "no key for the character"),
+        (Quirk::Scancodes, true, "no key for the character"),
+    ] {
+        let (_server, mut device) = connect(quirk, allowed).await;
+        let error = device.perform(&naive).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidAction, "{error}");
+        assert!(error.to_string().contains(word), "{quirk:?}: {error}");
+        device.screenshot().await.unwrap();
+    }
+}
+
+/// What a server's clipboard had is forgotten when it has nothing any more.
+#[test]
+fn an_empty_clipboard_is_told() {
+    let outcome = run(&Stream::ready(4, 4).bytes(&extended(0x0800_0000).0));
+    assert_eq!(outcome.events.last(), Some(&Event::CutTextUnknown));
 }

@@ -1,7 +1,7 @@
 //! A malicious server: one row for each class of fault that VNC clients have had and that this
 //! part of the protocol can have. Every row is a typed error, before anything large is allocated.
 
-use dart_env_vnc::rfb::{RfbError, limits};
+use dart_env_vnc::rfb::{Event, RfbError, limits};
 
 use crate::rfb_stream::{COPY_RECT, CURSOR, DESKTOP_SIZE, RAW, Stream, run};
 
@@ -101,7 +101,7 @@ fn rows() -> Vec<(&'static str, Stream, &'static str)> {
         ),
         (
             "clipboard text just beyond the limit",
-            cut_text.u32(limits::MAX_CUT_TEXT_BYTES + 1),
+            cut_text.u32(limits::MAX_DROPPED_TEXT_BYTES + 1),
             "clipboard text",
         ),
         ("CVE-2020-14405: text chat", chat, "message type 11"),
@@ -292,11 +292,30 @@ fn a_clipboard_at_the_limit_is_taken_and_no_more_is_held() {
     assert_eq!(outcome.error, None);
     assert_eq!(outcome.pixel(0, 0), [7; 3]);
     let text = outcome.events.iter().find_map(|event| match event {
-        dart_env_vnc::rfb::Event::CutText { text } => Some(text.len()),
+        Event::CutText { text } => Some(text.len()),
         _ => None,
     });
     assert_eq!(text, Some(bytes as usize));
     assert!(outcome.core.input().capacity() <= 4 << 20);
+}
+
+/// Whoever copies a long document must not lose the connection, nor hold the document.
+#[test]
+fn a_clipboard_beyond_the_limit_is_passed_over() {
+    let sides = limits::MAX_CUT_TEXT_BYTES as i32 + 5;
+    for length in [sides, -sides] {
+        let head = Stream::ready(4, 4).bytes(&[3, 0, 0, 0]);
+        let mut stream = head.bytes(&length.to_be_bytes());
+        stream.0.resize(stream.0.len() + sides as usize, b'x');
+        let stream = stream.update(1).fill([0, 0, 4, 4], [7; 3]);
+        let outcome = crate::rfb_stream::feed(None, stream.0.chunks(1000));
+        assert_eq!(outcome.error, None);
+        assert_eq!(outcome.pixel(0, 0), [7; 3]);
+        let unknown = |event: &&Event| matches!(event, Event::CutTextUnknown);
+        assert_eq!(outcome.events.iter().filter(unknown).count(), 1);
+        let mut core = outcome.core;
+        assert!(core.input().capacity() < 64 << 10);
+    }
 }
 
 #[test]

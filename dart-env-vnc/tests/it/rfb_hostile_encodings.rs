@@ -7,7 +7,7 @@ use std::{io::Write, time::Instant};
 
 use flate2::{Compression, write::ZlibEncoder};
 
-use crate::rfb_stream::{Stream, feed, run};
+use crate::rfb_stream::{DESKTOP_SIZE, Stream, feed, run};
 
 const RRE: i32 = 2;
 const CORRE: i32 = 4;
@@ -337,6 +337,41 @@ fn rectangles_without_area_are_harmless_in_every_encoding() {
             assert_eq!(outcome.events.len(), 3, "{encoding} {size:?}");
         }
     }
+}
+
+/// Rectangles on rectangles count too, and another size of the screen is no new allowance.
+#[test]
+fn the_allowance_of_an_update_cannot_be_multiplied() {
+    let sub = |encoding: i32, count: u32, one: &[u8]| {
+        let head = Stream::new().rect(ALL, encoding).u32(count).bytes(&[0; 4]);
+        head.bytes(&one.repeat(count as usize))
+    };
+    // Four rectangles, each painted twice with a whole one on top.
+    let rre = sub(RRE, 2, &[&[0; 8][..], &[0, 4, 0, 4]].concat());
+    let corre = sub(CORRE, 2, &[0, 0, 0, 0, 0, 0, 4, 4]);
+    let hextile = Stream::new()
+        .rect(ALL, HEXTILE)
+        .bytes(&[8, 2, 0, 0x33, 0, 0x33]);
+    for (name, one) in [("RRE", rre), ("CoRRE", corre), ("Hextile", hextile)] {
+        let stream = |count: u16| {
+            let stream = Stream::ready(4, 4).update(count);
+            stream.bytes(&one.0.repeat(count.into()))
+        };
+        assert_eq!(run(&stream(2)).error, None, "{name}");
+        let error = run(&stream(4)).error.unwrap();
+        assert!(
+            error.to_string().contains("area painted"),
+            "{name}: {error}"
+        );
+    }
+    let wide = Stream::new()
+        .rect([0, 0, 4, 4], DESKTOP_SIZE)
+        .fill(ALL, [1; 3])
+        .rect([0, 0, 5, 4], DESKTOP_SIZE)
+        .fill([0, 0, 5, 4], [1; 3]);
+    let stream = Stream::ready(4, 4).update(40);
+    let error = run(&stream.bytes(&wide.0.repeat(10))).error.unwrap();
+    assert!(error.to_string().contains("area painted"), "{error}");
 }
 
 /// A server may not make the client paint for ever: what one update paints is bounded in every

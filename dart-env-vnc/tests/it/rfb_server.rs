@@ -62,6 +62,9 @@ pub(crate) enum Quirk {
     Clipboard(bool),
     /// Has Caps Lock on.
     Locked,
+    /// Takes scancodes and has the extended clipboard; whether its guest asks for the text when
+    /// Ctrl+V is pressed.
+    Agent(bool),
 }
 
 /// What the server does with its connections.

@@ -1,5 +1,7 @@
 //! What a server may offer beside pixels and input: clipboards, and another size of the screen.
 
+use std::time::Duration;
+
 use dart_core::Size;
 use tokio::time::Instant;
 
@@ -9,11 +11,13 @@ use super::{
         error::RfbError,
         limits::MAX_CUT_TEXT_BYTES,
         session::{SizeReply, clipboard, screens},
-        shared::Status,
-        wire::check_limit,
+        shared::{Clipboards, Status},
     },
     Connection,
 };
+
+/// How long whoever pastes may take to ask for the text.
+const FETCH_DEADLINE: Duration = Duration::from_secs(2);
 
 impl Connection {
     /// The text that the server's clipboard was last said to have.
@@ -24,8 +28,11 @@ impl Connection {
     /// Gives the server's clipboard this text. A server with the extended clipboard is told that
     /// there is some and fetches it when it is pasted; another one takes Latin-1 only.
     pub(crate) async fn set_clipboard(&self, text: &str) -> Result<(), RfbError> {
-        let limit = MAX_CUT_TEXT_BYTES.into();
-        check_limit("clipboard text", text.len() as u64, limit)?;
+        let limit = MAX_CUT_TEXT_BYTES as usize;
+        if text.len() > limit {
+            let bytes = text.len();
+            return Err(RfbError::TextTooLong { bytes, limit });
+        }
         let mut message = Vec::new();
         if self.abilities().utf8_clipboard {
             self.shared.clipboards().ours = Some(text.to_owned());
@@ -33,6 +40,35 @@ impl Connection {
         } else {
             message = clipboard::latin_1(text).ok_or(RfbError::NotLatin1)?;
         }
+        self.send(message).await
+    }
+
+    /// How often the server has asked for our text.
+    pub(crate) fn fetched(&self) -> u64 {
+        self.status.borrow().fetched
+    }
+
+    /// Waits until the server has asked for our text again since it had done so `before` times.
+    pub(crate) async fn wait_fetched(&self, before: u64) -> Result<(), RfbError> {
+        let limit = FETCH_DEADLINE.min(self.deadlines.update);
+        let asked = |status: &Status| status.fetched > before;
+        if self.wait(Instant::now() + limit, asked).await? {
+            return Ok(());
+        }
+        Err(RfbError::NotPasted)
+    }
+
+    /// Makes the server's clipboard hold nothing, whoever filled it. A server with the extended
+    /// clipboard lets go of what another program holds only if it takes it over first.
+    pub(crate) async fn clear_clipboard(&self) -> Result<(), RfbError> {
+        let mut message = Vec::new();
+        if self.abilities().utf8_clipboard {
+            clipboard::notify(true, &mut message);
+            clipboard::notify(false, &mut message);
+        } else {
+            message.extend(clipboard::latin_1("").unwrap_or_default());
+        }
+        *self.shared.clipboards() = Clipboards::default();
         self.send(message).await
     }
 
@@ -60,12 +96,17 @@ impl Connection {
         if !self.wait(Instant::now() + limit, decided).await? {
             return Err(timed_out("change of the screen's size", limit));
         }
-        let reason = match self.status.borrow().size_reply {
+        let (now, reply) = {
+            let status = self.status.borrow();
+            (status.size, status.size_reply)
+        };
+        let reason = match reply {
             Some(SizeReply::Prohibited) => "the server prohibits it",
             Some(SizeReply::NoResources) => "the server has no room for it",
             Some(SizeReply::Invalid) => "the server finds the layout invalid",
             Some(SizeReply::Unknown(_)) => "the server gives an unknown reason",
-            _ => return Ok(()),
+            _ if now == size => return Ok(()),
+            _ => "the server chose another size",
         };
         Err(RfbError::ResizeRefused { reason })
     }

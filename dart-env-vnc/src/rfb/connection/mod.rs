@@ -177,9 +177,9 @@ impl Connection {
         self.status.borrow().size
     }
 
-    /// The last complete frame.
-    pub(crate) fn frame(&self) -> Result<Frame, RfbError> {
-        self.shared.frame().ok_or(RfbError::Closed)
+    /// The last complete frame; none while pixels of it are still to come.
+    pub(crate) fn frame(&self) -> Option<Frame> {
+        self.shared.frame()
     }
 
     /// The pointer's shape.

@@ -79,18 +79,19 @@ pub(crate) fn read<'a>(
     })
 }
 
-/// Paints the tile and says what colours the next one takes over.
+/// Paints the tile, and gives the colours that the next one takes over and the pixels of the
+/// rectangles on the background.
 pub(crate) fn decode(
     tile: &Tile<'_>,
     area: Area,
     before: Colours,
     layout: &Layout,
     screen: &mut Framebuffer,
-) -> Result<Colours, RfbError> {
+) -> Result<(Colours, u64), RfbError> {
     let (colours, coloured, rectangles) = match *tile {
         Tile::Raw(pixels) => {
             screen.draw(area, layout, pixels);
-            return Ok(before);
+            return Ok((before, 0));
         }
         Tile::Painted {
             colours,
@@ -120,7 +121,7 @@ pub(crate) fn decode(
         };
         screen.fill(part, colour);
     }
-    Ok(colours)
+    Ok((colours, painted))
 }
 
 #[cfg(test)]
@@ -148,7 +149,7 @@ mod tests {
         for bytes in tiles {
             let mut wire = Wire::new(bytes);
             let tile = read(&mut wire, AREA, colours, &layout)?;
-            colours = decode(&tile, AREA, colours, &layout, &mut screen)?;
+            (colours, _) = decode(&tile, AREA, colours, &layout, &mut screen)?;
             assert_eq!(wire.left(), 0);
         }
         Ok(screen.rgb().as_chunks::<3>().0.to_vec())

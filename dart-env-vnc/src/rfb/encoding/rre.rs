@@ -53,12 +53,13 @@ pub(crate) fn read<'a>(
 }
 
 /// Paints them, if each lies inside `area` and all together are no more than an honest server's.
+/// Gives the pixels that they have, the background apart.
 pub(crate) fn decode(
     read: &Rectangles<'_>,
     area: Area,
     layout: &Layout,
     screen: &mut Framebuffer,
-) -> Result<(), RfbError> {
+) -> Result<u64, RfbError> {
     screen.fill(area, layout.colour(read.background));
     let mut painted = 0;
     let length = layout.bytes() + read.variant.bytes();
@@ -86,7 +87,7 @@ pub(crate) fn decode(
         )?;
         screen.fill(part, layout.colour(pixel));
     }
-    Ok(())
+    Ok(painted)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //!
 //! An extended message is a cut text of negative length: 32 bits of flags, then by action nothing,
 //! sizes, or a zlib stream of its own. Only text is exchanged. What comes out of a stream is
-//! bounded, and text beyond the bound is dropped rather than cut.
+//! bounded, and text beyond the bound is dropped rather than cut: a plain message is passed over
+//! without being held.
 
 use std::io::{Read, Write};
 
@@ -11,7 +12,7 @@ use flate2::{Compression, read::ZlibDecoder, write::ZlibEncoder};
 
 use super::super::{
     error::RfbError,
-    limits::MAX_CUT_TEXT_BYTES,
+    limits::{MAX_CUT_TEXT_BYTES, MAX_DROPPED_TEXT_BYTES},
     wire::{Stop, Wire, check_limit},
 };
 
@@ -27,6 +28,10 @@ const PROVIDE: u32 = 1 << 28;
 pub(super) enum Cut {
     /// The server's clipboard has this text.
     Text(String),
+    /// It has text that is too long, or none.
+    Unknown,
+    /// The same, and so many bytes of the message are still to be passed over.
+    Long(u32),
     /// It speaks extended messages.
     Caps,
     /// It has new text and waits to be asked for it.
@@ -42,12 +47,13 @@ pub(super) enum Cut {
 /// Reads a cut text after its message type and padding.
 pub(super) fn read(wire: &mut Wire<'_>) -> Result<Cut, Stop> {
     let length = wire.i32()?;
-    check_limit(
-        "clipboard text",
-        length.unsigned_abs().into(),
-        MAX_CUT_TEXT_BYTES.into(),
-    )?;
-    let bytes = wire.take(length.unsigned_abs() as usize)?;
+    let bytes = length.unsigned_abs();
+    let limit = MAX_DROPPED_TEXT_BYTES;
+    check_limit("clipboard text", bytes.into(), limit.into())?;
+    if bytes > MAX_CUT_TEXT_BYTES {
+        return Ok(Cut::Long(bytes));
+    }
+    let bytes = wire.take(bytes as usize)?;
     if length >= 0 {
         return Ok(Cut::Text(of_latin_1(bytes)));
     }
@@ -67,8 +73,9 @@ fn extended(wire: &mut Wire<'_>) -> Result<Cut, Stop> {
     let text = flags & TEXT != 0;
     Ok(match flags {
         _ if flags & CAPS != 0 => Cut::Caps,
-        _ if flags & PROVIDE != 0 && text => inflate(wire.peek())?.map_or(Cut::Other, Cut::Text),
+        _ if flags & PROVIDE != 0 && text => inflate(wire.peek())?.map_or(Cut::Unknown, Cut::Text),
         _ if flags & NOTIFY != 0 && text => Cut::Announced,
+        _ if flags & NOTIFY != 0 => Cut::Unknown,
         _ if flags & REQUEST != 0 && text => Cut::Requested,
         _ if flags & PEEK != 0 => Cut::Peeked,
         _ => Cut::Other,
@@ -193,7 +200,7 @@ mod tests {
         };
         assert_eq!(of(0x1f00_0001), Cut::Caps);
         assert_eq!(of(NOTIFY | TEXT), Cut::Announced);
-        assert_eq!(of(NOTIFY), Cut::Other);
+        assert_eq!(of(NOTIFY), Cut::Unknown);
         assert_eq!(of(REQUEST | TEXT), Cut::Requested);
         assert_eq!(of(PEEK), Cut::Peeked);
         assert_eq!(of(PROVIDE | 2), Cut::Other);
@@ -212,7 +219,7 @@ mod tests {
             read_message(&out)
         };
         let large = compressed(MAX_CUT_TEXT_BYTES + 1, 2 << 20);
-        assert_eq!(large.unwrap(), Cut::Other);
+        assert_eq!(large.unwrap(), Cut::Unknown);
         let more = compressed(3, 64 << 20);
         assert_eq!(more.unwrap(), Cut::Text("xxx".to_owned()));
         assert!(compressed(4, 3).is_err());

@@ -50,6 +50,9 @@ pub enum Event {
         /// The text.
         text: String,
     },
+    /// The server's clipboard has changed, and what it has now is not known: no text, or more than
+    /// is taken.
+    CutTextUnknown,
     /// The server asks for our clipboard, in UTF-8.
     CutTextWanted {
         /// Only whether there is text.
@@ -83,6 +86,10 @@ enum State {
     /// Inside an update: rectangles that are not complete yet.
     Rects {
         left: u16,
+    },
+    /// Inside a clipboard message that is passed over.
+    Dropped {
+        left: u32,
     },
 }
 
@@ -156,6 +163,7 @@ impl Session {
                 entries,
             } => self.read_colour(wire, next, left, entries),
             State::Rects { left } => self.read_rect(wire, left, out),
+            State::Dropped { left } => self.pass_over(wire, left),
         }
     }
 
@@ -218,9 +226,27 @@ impl Session {
         Ok(None)
     }
 
+    /// Passes over what has arrived of a clipboard message.
+    fn pass_over(&mut self, wire: &mut Wire<'_>, left: u32) -> Result<Option<Event>, Stop> {
+        let arrived = u32::try_from(wire.left()).unwrap_or(u32::MAX).min(left);
+        if arrived == 0 {
+            return Err(Stop::Incomplete);
+        }
+        wire.take(arrived as usize)?;
+        let left = left - arrived;
+        if left > 0 {
+            self.state = State::Dropped { left };
+            return Ok(None);
+        }
+        self.state = State::Message;
+        Ok(Some(Event::CutTextUnknown))
+    }
+
     fn take_cut(&mut self, cut: Cut, out: &mut Vec<u8>) -> Option<Event> {
         match cut {
             Cut::Text(text) => return Some(Event::CutText { text }),
+            Cut::Unknown => return Some(Event::CutTextUnknown),
+            Cut::Long(left) => self.state = State::Dropped { left },
             Cut::Requested => return Some(Event::CutTextWanted { peek: false }),
             Cut::Peeked => return Some(Event::CutTextWanted { peek: true }),
             Cut::Caps => {
