@@ -5,14 +5,22 @@
 //! it. Ending it ends them and removes the home, also when this process dies (`supervise.sh`).
 
 use std::{
+    fs, io,
     net::SocketAddr,
+    os::unix::fs::{PermissionsExt as _, chown},
     path::{Path, PathBuf},
     time::Duration,
 };
 
+pub(crate) use super::config::browser_program;
 use super::{
-    Base, DesktopConfig, Fault, Program, Programs, Server, Supervised, find, private_directory,
-    secrets, start_server,
+    DesktopConfig,
+    config::find,
+    fault::Fault,
+    place::{Base, private_directory},
+    secrets::{self, Secret},
+    supervisor::{Program, Supervised},
+    xserver::{Server, start_server, start_window_manager},
 };
 
 /// Most programs that one session starts.
@@ -50,17 +58,6 @@ pub(crate) fn require(program: &str, package: &'static str) -> Result<(), Fault>
     find(Path::new(program), package)
 }
 
-/// The browser's program: the first that is installed.
-pub(crate) fn browser_program() -> Result<String, Fault> {
-    let installed = |name: &&&str| find(Path::new(name), "chromium").is_ok();
-    let missing = || Fault::Missing {
-        program: "chromium".to_owned(),
-        package: "chromium",
-    };
-    let found = super::BROWSERS.iter().find(installed);
-    found.map(|name| (*name).to_owned()).ok_or_else(missing)
-}
-
 /// A running desktop without programs. Dropping it ends it in the background;
 /// [`stop`](Self::stop) waits.
 #[derive(Debug)]
@@ -68,7 +65,7 @@ pub(crate) struct BareDesktop {
     base: Base,
     display: String,
     vnc: SocketAddr,
-    password: String,
+    password: Secret,
     stop_timeout: Duration,
     manager: Supervised,
     server: Supervised,
@@ -91,7 +88,7 @@ impl BareDesktop {
     /// Starts a desktop. Cancel safe: whatever was started ends with the future.
     pub(crate) async fn start(config: &DesktopConfig) -> Result<Self, Fault> {
         Self::preflight(config)?;
-        let base = Base::create(config)?;
+        let base = Base::create(config.directory.as_deref())?;
         let path = base.path.clone();
         let started = Self::start_in(config, base).await;
         if started.is_err() {
@@ -102,23 +99,14 @@ impl BareDesktop {
     }
 
     async fn start_in(config: &DesktopConfig, base: Base) -> Result<Self, Fault> {
-        let programs = Programs {
-            server: "Xtigervnc".to_owned(),
-            browser: String::new(),
-        };
         let Server {
             process,
             display,
             address,
             password,
-        } = start_server(config, &programs, &base).await?;
-        let file = base.path.join("manager/rc.xml");
-        let arguments = ["--sm-disable", "--config-file"].map(str::to_owned);
-        let arguments = arguments.into_iter().chain([file.display().to_string()]);
-        let program = base.program("manager", "openbox", arguments.collect(), &display)?;
-        std::fs::write(&file, SETTINGS).map_err(Fault::Directory)?;
+        } = start_server(config, "Xtigervnc", &base).await?;
         Ok(Self {
-            manager: Supervised::start(program).await?,
+            manager: start_window_manager(&base, &display, SETTINGS).await?,
             base,
             display,
             vnc: address,
@@ -128,6 +116,11 @@ impl BareDesktop {
         })
     }
 
+    /// The X display, such as `:1`.
+    pub(crate) fn display(&self) -> &str {
+        &self.display
+    }
+
     /// Where the VNC server listens.
     pub(crate) const fn vnc_address(&self) -> SocketAddr {
         self.vnc
@@ -135,7 +128,7 @@ impl BareDesktop {
 
     /// The VNC password. Fresh for each desktop.
     pub(crate) fn vnc_password(&self) -> &str {
-        &self.password
+        self.password.text()
     }
 
     /// Whether its programs are running.
@@ -166,6 +159,7 @@ impl BareDesktop {
             stop_timeout: self.stop_timeout,
             label,
             home,
+            wrapper: Vec::new(),
             started: 0,
             programs: Vec::new(),
             keeper: Some(keeper),
@@ -189,6 +183,8 @@ pub(crate) struct Session {
     label: String,
     directory: PathBuf,
     home: PathBuf,
+    /// What every program is started by, with its arguments; empty for nothing.
+    wrapper: Vec<String>,
     started: usize,
     programs: Vec<Supervised>,
     /// `None` once the session has ended.
@@ -199,6 +195,38 @@ impl Session {
     /// The home of its programs.
     pub(crate) fn home(&self) -> &Path {
         &self.home
+    }
+
+    /// Starts all further programs by `wrapper`, which ends by running its last arguments, and as
+    /// `owner` if given: the home and what else they need becomes theirs.
+    pub(crate) fn confine(
+        &mut self,
+        wrapper: Vec<String>,
+        owner: Option<u32>,
+    ) -> Result<(), Fault> {
+        self.wrapper = wrapper;
+        let Some(owner) = owner else { return Ok(()) };
+        let authority = self.directory.join("authority");
+        let set_up = || -> io::Result<()> {
+            fs::copy(&self.authority, &authority)?;
+            for own in [&authority, &self.home, &self.temporary()] {
+                chown(own, Some(owner), Some(owner))?;
+            }
+            // To be passed through; who may look into them is unchanged.
+            for passed in [Some(&*self.directory), self.directory.parent()] {
+                let Some(passed) = passed else { continue };
+                fs::set_permissions(passed, fs::Permissions::from_mode(0o711))?;
+            }
+            Ok(())
+        };
+        set_up().map_err(Fault::Directory)?;
+        self.authority = authority;
+        Ok(())
+    }
+
+    /// What programs of this session are started by.
+    pub(crate) fn wrapper(&self) -> &[String] {
+        &self.wrapper
     }
 
     /// The folder for temporary files, `/tmp` of task files.
@@ -248,14 +276,17 @@ impl Session {
         let clean = environment
             .iter()
             .map(|(name, value)| format!("{name}={value}"));
-        let arguments = ["-i".to_owned(), "-C".to_owned()]
-            .into_iter()
+        let wrapper = self.wrapper.iter().map(String::as_str);
+        // GNU env: an empty environment but for what is named, in the session's home.
+        let mut first = wrapper.chain(["env", "-i", "-C"]);
+        let name = first.next().unwrap_or("env");
+        let arguments = first
+            .map(str::to_owned)
             .chain([self.home.display().to_string()])
             .chain(clean)
             .chain(words.iter().cloned());
         let program = Program {
-            // GNU env: an empty environment but for what is named, in the session's home.
-            name: "env",
+            name,
             arguments: arguments.collect(),
             environment: Vec::new(),
             directory,

@@ -2,6 +2,7 @@
 //! VNC password. Both live in files that only this user can read and die with the desktop.
 
 use std::{
+    fmt,
     fs::{File, OpenOptions},
     io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
@@ -21,6 +22,28 @@ pub(crate) fn entropy<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
+/// A secret as text. It is never printed.
+#[derive(Clone)]
+pub(super) struct Secret(String);
+
+impl Secret {
+    /// `2 * N` random hexadecimal digits.
+    pub(super) fn fresh<const N: usize>() -> io::Result<Self> {
+        token::<N>().map(Self)
+    }
+
+    /// The secret itself.
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
 /// `2 * N` random hexadecimal digits.
 pub(super) fn token<const N: usize>() -> io::Result<String> {
     use std::fmt::Write as _;
@@ -31,7 +54,8 @@ pub(super) fn token<const N: usize>() -> io::Result<String> {
     Ok(text)
 }
 
-fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file that only this user can read.
+pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options
         .write(true)
@@ -83,6 +107,13 @@ mod tests {
             obfuscated("password"),
             [0xdb, 0xd8, 0x3c, 0xfd, 0x72, 0x7a, 0x14, 0x58]
         );
+    }
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        let secret = Secret::fresh::<4>().unwrap();
+        assert_eq!(secret.text().len(), 8);
+        assert_eq!(format!("{secret:?}"), "Secret(..)");
     }
 
     #[test]

@@ -17,6 +17,21 @@ session=$!
 echo "$session"
 exec >/dev/null 2>&1
 
+# Prints when the process of the session began, in clock ticks: its id alone may be that of a later
+# process, once the whole session has ended.
+born() {
+    { read -r line <"/proc/$session/stat"; } || return 1
+    set -- ${line##*") "}
+    printf '%s' "${20}"
+}
+birth=$(born)
+
+# Whether the id does not belong to a stranger. While a process of the session lives, it cannot.
+ours() {
+    now=$(born) || return 0
+    [ "$now" = "$birth" ]
+}
+
 # Prints the living processes of the session.
 members() {
     for stat in /proc/[0-9]*/stat; do
@@ -38,16 +53,16 @@ labelled() {
 # Until the asking process is gone.
 cat >/dev/null
 
-kill -TERM "-$session"
+ours && kill -TERM "-$session"
 rounds=0
 # The shell collects its child while it waits for sleep, so the process id is gone with the process.
-while kill -0 "$session" && [ "$rounds" -lt 30 ]; do
+while ours && kill -0 "$session" && [ "$rounds" -lt 30 ]; do
     sleep 0.05
     rounds=$((rounds + 1))
 done
-kill -KILL "-$session"
+ours && kill -KILL "-$session"
 rounds=0
-while left="$(members)$(labelled)" && [ -n "$left" ] && [ "$rounds" -lt 20 ]; do
+while left="$(ours && members)$(labelled)"; [ -n "$left" ] && [ "$rounds" -lt 20 ]; do
     kill -KILL $left
     sleep 0.05
     rounds=$((rounds + 1))

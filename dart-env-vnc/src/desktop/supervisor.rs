@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
     process::{Child, Command},
@@ -46,7 +46,48 @@ pub(super) struct Supervised {
     name: String,
     directory: PathBuf,
     supervisor: Child,
-    program: Pid,
+    program: Process,
+}
+
+/// A process, told apart from a later one with the same id.
+#[derive(Clone, Copy, Debug)]
+struct Process {
+    id: Pid,
+    /// When it began; none if it had ended before that could be seen.
+    born: Option<u64>,
+}
+
+impl Process {
+    fn of(id: Pid) -> Self {
+        Self {
+            id,
+            born: Self::birth(id),
+        }
+    }
+
+    /// When the living process with this id began, in clock ticks (proc(5), fields 3 and 22).
+    fn birth(id: Pid) -> Option<u64> {
+        let path = format!("/proc/{}/stat", id.as_raw_nonzero());
+        let line = std::fs::read_to_string(path).ok()?;
+        // The name before may hold spaces and brackets.
+        let (_, fields) = line.rsplit_once(") ")?;
+        let mut fields = fields.split(' ');
+        let state = fields.next()?;
+        let born = fields.nth(18)?.parse().ok()?;
+        (!matches!(state, "Z" | "X")).then_some(born)
+    }
+
+    fn lives(self) -> bool {
+        self.born.is_some() && Self::birth(self.id) == self.born
+    }
+
+    /// Kills it and its group, unless the id is another's by now.
+    fn kill_group(self) {
+        if Self::birth(self.id).is_none_or(|born| Some(born) == self.born) {
+            // The group may be gone already.
+            let _gone = kill_process_group(self.id, Signal::KILL);
+        }
+    }
 }
 
 impl Supervised {
@@ -79,23 +120,25 @@ impl Supervised {
             Ok(result) => result.map_err(failed)?,
             Err(_) => return Err(failed(io::ErrorKind::TimedOut.into())),
         };
-        let pid = line.trim().parse().ok().and_then(Pid::from_raw);
+        let id = line.trim().parse().ok().and_then(Pid::from_raw);
+        let process = id.map(Process::of);
         Ok(Self {
             name: program.name.to_owned(),
             directory: program.directory,
             supervisor,
-            program: pid.ok_or_else(|| failed(io::Error::other("the shell gave no process id")))?,
+            program: process
+                .ok_or_else(|| failed(io::Error::other("the shell gave no process id")))?,
         })
     }
 
     /// Whether the program is still running.
     pub(super) fn is_running(&self) -> bool {
-        test_kill_process(self.program).is_ok()
+        self.program.lives()
     }
 
     /// The program's process id, which is also its session.
     pub(super) fn id(&self) -> u32 {
-        self.program.as_raw_nonzero().get() as u32
+        self.program.id.as_raw_nonzero().get() as u32
     }
 
     /// The supervisor's process id.
@@ -122,8 +165,7 @@ impl Supervised {
         self.release();
         if timeout(deadline, self.supervisor.wait()).await.is_err() {
             tracing::warn!(program = self.name, "does not end: killed");
-            // Both are groups that this process made; they may be gone already.
-            let _gone = kill_process_group(self.program, Signal::KILL);
+            self.program.kill_group();
             let _gone = self.supervisor.start_kill();
             let _reaped = timeout(deadline, self.supervisor.wait()).await;
             let _gone = std::fs::remove_dir_all(&self.directory);
@@ -145,4 +187,57 @@ fn tail(path: &Path) -> String {
         return "it said nothing".to_owned();
     }
     lines[lines.len().saturating_sub(4)..].join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(command: &str, directory: &Path) -> Program<'static> {
+        Program {
+            name: "sh",
+            arguments: vec!["-c".to_owned(), command.to_owned()],
+            environment: Vec::new(),
+            directory: directory.to_owned(),
+            label: "dart-test-of-the-supervisor",
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_has_ended_is_not_running() {
+        let base = tempfile::tempdir().unwrap();
+        let directory = base.path().join("program");
+        std::fs::create_dir(&directory).unwrap();
+        let mut ended = Supervised::start(start("exit 3", &directory))
+            .await
+            .unwrap();
+        let end = tokio::time::Instant::now() + Duration::from_secs(10);
+        while ended.is_running() && tokio::time::Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(!ended.is_running());
+        ended.stop(Duration::from_secs(10)).await;
+        assert!(!directory.exists());
+    }
+
+    /// A process id comes round again; what has it then must neither count nor be killed.
+    #[tokio::test]
+    async fn a_later_process_with_the_same_id_is_a_stranger() {
+        let base = tempfile::tempdir().unwrap();
+        let directory = base.path().join("program");
+        std::fs::create_dir(&directory).unwrap();
+        let mut program = Supervised::start(start("exec sleep 60", &directory))
+            .await
+            .unwrap();
+        assert!(program.is_running());
+        let born = program.program.born.unwrap();
+        program.program.born = Some(born - 1);
+        assert!(!program.is_running());
+        program.program.kill_group();
+        program.program.born = Some(born);
+        assert!(program.is_running(), "a stranger is not killed");
+        program.program.kill_group();
+        program.stop(Duration::from_secs(10)).await;
+        assert!(!program.is_running());
+    }
 }

@@ -20,9 +20,14 @@ use serde_json::{Value, json};
 
 use self::monitor::Monitor;
 use super::{
-    Base, DesktopConfig, fault::Fault, find, private_directory, secrets, supervisor::Supervised,
+    config::find,
+    fault::Fault,
+    place::{Base, private_directory},
+    secrets::{Secret, write_private},
+    supervisor::Supervised,
     wait_for,
 };
+use crate::config::check_deadline;
 
 /// What runs the guest's instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,7 +92,9 @@ const STATE_DISK_BYTES: u64 = 1 << 30;
 /// The monitor does not take apart what a name holds, so only harmless ones are let through.
 fn check_name(name: &str) -> Result<(), Fault> {
     let harmless = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if (1..=128).contains(&name.len()) && name.chars().all(harmless) {
+    // What begins with a dash is an option.
+    let named = (1..=128).contains(&name.len()) && !name.starts_with('-');
+    if named && name.chars().all(harmless) {
         return Ok(());
     }
     Err(Fault::Setting(format!(
@@ -109,6 +116,13 @@ impl QemuConfig {
         find(Path::new("setsid"), "util-linux")?;
         if let Some(name) = &self.snapshot {
             check_name(name)?;
+        }
+        for (name, millis) in [
+            ("qemu.start_timeout_ms", self.start_timeout_ms),
+            ("qemu.snapshot_timeout_ms", self.snapshot_timeout_ms),
+            ("qemu.stop_timeout_ms", self.stop_timeout_ms),
+        ] {
+            check_deadline(name, millis, 1).map_err(Fault::Setting)?;
         }
         match &self.disk {
             Some(disk) if !disk.is_file() => Err(Fault::Setting(format!(
@@ -163,7 +177,7 @@ pub struct Qemu {
     process: Supervised,
     monitor: Monitor,
     vnc: SocketAddr,
-    password: String,
+    password: Secret,
 }
 
 impl Qemu {
@@ -175,11 +189,7 @@ impl Qemu {
     /// kinds if it does not come up, with the end of what it said.
     pub async fn start(config: QemuConfig) -> Result<Self> {
         config.check()?;
-        let place = DesktopConfig {
-            directory: config.directory.clone(),
-            ..DesktopConfig::default()
-        };
-        let base = Base::create(&place)?;
+        let base = Base::create(config.directory.as_deref())?;
         let started = Self::start_in(config, &base).await;
         if started.is_err() {
             // Gone already unless the program was not started at all.
@@ -194,8 +204,9 @@ impl Qemu {
         let directory = base.path.join("machine");
         private_directory(&directory)?;
         // VncAuth takes eight characters.
-        let password = secrets::token::<4>().map_err(Fault::Directory)?;
-        std::fs::write(directory.join("password"), &password).map_err(Fault::Directory)?;
+        let password = Secret::fresh::<4>().map_err(Fault::Directory)?;
+        let file = directory.join("password");
+        write_private(&file, password.text().as_bytes()).map_err(Fault::Directory)?;
         if config.disk.is_none() {
             let disk = qcow2::empty(STATE_DISK_BYTES);
             std::fs::write(directory.join("state.qcow2"), disk).map_err(Fault::Directory)?;
@@ -231,7 +242,7 @@ impl Qemu {
 
     /// The VNC password (VncAuth). Fresh for each machine.
     pub fn vnc_password(&self) -> &str {
-        &self.password
+        self.password.text()
     }
 
     /// Whether it is running.
@@ -306,7 +317,7 @@ mod tests {
 
     #[test]
     fn names_that_could_be_commands_are_refused() {
-        for bad in ["", "a b", "a\nquit", "ä", &"x".repeat(129)] {
+        for bad in ["", "a b", "a\nquit", "ä", "-a", &"x".repeat(129)] {
             assert!(check_name(bad).is_err(), "{bad:?}");
         }
         assert!(check_name("clean-2.1_x").is_ok());
