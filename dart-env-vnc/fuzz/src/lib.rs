@@ -1,6 +1,9 @@
-//! What the fuzz targets share: a server's greeting, and a client that is fed.
+//! What the fuzz targets do with their input. It is a library so that the tests of the crate itself
+//! can replay every seed and every finding without a fuzzer.
 
-use dart_env_vnc::rfb::{Core, EncodingChoice, Offer, Password, PixelFormat, RfbError};
+use dart_env_vnc::rfb::{
+    Core, EncodingChoice, Event, Login, Offer, Password, PixelFormat, RfbError,
+};
 
 /// Sides of the screen: more than a tile of each kind, and no multiple of one.
 pub const WIDTH: u16 = 70;
@@ -56,18 +59,36 @@ pub fn client(format: PixelFormat) -> Core {
     Core::with_offer(Some(Password::new("secret")), offer)
 }
 
-/// Feeds the pieces until there is an error, which is returned.
+/// Largest screen that a greeting leads to, in pixels: a larger one costs milliseconds and shows
+/// nothing that a small one does not.
+const SMALL: usize = 1 << 16;
+
+/// Feeds the pieces until there is an error, which is returned. TLS that is to begin counts as begun:
+/// what follows is what it carries.
 pub fn feed<'a>(core: &mut Core, pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<RfbError> {
+    feed_while(core, pieces, |_| true)
+}
+
+/// Like [`feed`], as long as what the client sends is `wanted`.
+fn feed_while<'a>(
+    core: &mut Core,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    wanted: impl Fn(&[u8]) -> bool,
+) -> Option<RfbError> {
     for piece in pieces {
         core.input().extend_from_slice(piece);
         loop {
             match core.next_event() {
+                Ok(Some(Event::StartTls { .. })) => core.tls_started(),
+                Ok(Some(Event::Connected(init))) if init.size.area() > SMALL => return None,
                 Ok(Some(_)) => {}
                 Ok(None) => break,
                 Err(error) => return Some(error),
             }
         }
-        core.take_output();
+        if !wanted(&core.take_output()) {
+            return None;
+        }
     }
     None
 }
@@ -81,4 +102,132 @@ pub fn stored(bytes: &[u8]) -> Vec<u8> {
     out.extend((!length).to_le_bytes());
     out.extend(bytes);
     out
+}
+
+/// A client of the kind that the bits of `mode` choose, with or without each thing that a server
+/// may ask for. One of them takes the pixels as the server has them.
+fn caller(mode: u8) -> Core {
+    let bit = |number: u8| mode & (1 << number) != 0;
+    let login = Login {
+        user: bit(0).then(|| "ann".to_owned()),
+        password: bit(1).then(|| Password::new("secret")),
+        verified_tls: bit(2),
+        clear: bit(3),
+        ..Login::default()
+    };
+    let own = Offer::new(EncodingChoice::Tight, true);
+    let offer = Offer {
+        format: own.format.filter(|_| !bit(4)),
+        ..own
+    };
+    Core::with_login(login, offer)
+}
+
+/// Longest part of a stream that is fed byte by byte: a handshake with the largest prime.
+const HANDSHAKE: usize = 2048;
+
+/// What the client says when it has chosen Apple's security type.
+const APPLE: &[u8] = &[30];
+
+fn shake(data: &[u8], mode: u8, apple: bool) -> Option<RfbError> {
+    let mut core = caller(mode);
+    // Byte by byte where TLS may begin, which nothing may follow in clear, and where Apple's type
+    // may be chosen, which has to be seen before it is gone through.
+    let bytewise = mode & 4 != 0 || mode & 3 == 3;
+    let (head, rest) = data.split_at(if bytewise { HANDSHAKE } else { 0 }.min(data.len()));
+    let pieces = head.chunks(1).chain([rest]);
+    feed_while(&mut core, pieces, |said| apple || said != APPLE)
+}
+
+/// A server's bytes from the first one on; the last byte chooses the client. Apple's type is
+/// [`apple`]'s: its arithmetic costs a hundred times what all the rest does.
+pub fn handshake(data: &[u8]) -> Option<RfbError> {
+    let (mode, data) = data.split_last()?;
+    shake(data, *mode, false)
+}
+
+/// What a server says after its offer of Apple's type.
+pub fn apple(data: &[u8]) -> Option<RfbError> {
+    let head = b"RFB 003.008\n\x01\x1e";
+    shake(&[head, data].concat(), 0b11, true)
+}
+
+/// A server's bytes after the handshake, whole and cut: the same must come of both. The first byte
+/// says how large the pieces are.
+pub fn session(data: &[u8]) -> Option<RfbError> {
+    let (size, data) = data.split_first()?;
+    let greeting = greeting();
+    let mut whole = client(PixelFormat::WIRE);
+    let error = feed(&mut whole, [&greeting, data]);
+    let mut cut = client(PixelFormat::WIRE);
+    let pieces = data.chunks(usize::from(*size) + 1);
+    let other = feed(&mut cut, [greeting.as_slice()].into_iter().chain(pieces));
+    assert_eq!(error, other);
+    let rgb = |core: &Core| core.screen().map(|screen| screen.rgb().to_vec());
+    assert_eq!(rgb(&whole), rgb(&cut));
+    assert_eq!(whole.cursor(), cut.cursor());
+    error
+}
+
+/// Tight's head is not compressed: control byte, filter, palette.
+fn tight_head(data: &[u8]) -> usize {
+    match data {
+        [control, 1, count, ..] if control & 0xc0 == 0x40 => 3 + (usize::from(*count) + 1) * 3,
+        [control, ..] if control & 0xc0 == 0x40 => 2,
+        _ => 1,
+    }
+}
+
+fn wrapped(encoding: i32, data: &[u8]) -> Vec<u8> {
+    let head = if encoding == 7 { tight_head(data) } else { 0 };
+    let (head, body) = data.split_at(head.min(data.len()));
+    let body = stored(body);
+    let length = body.len() as u32;
+    let length = if encoding == 7 {
+        vec![
+            length as u8 | 128,
+            (length >> 7) as u8 | 128,
+            (length >> 14) as u8,
+        ]
+    } else {
+        length.to_be_bytes().to_vec()
+    };
+    [head, &length, &body].concat()
+}
+
+/// One decoder: the first byte chooses the encoding, the second the pixel format and whether the
+/// rest is wrapped in zlib, so that what is inside is reached as well. What is left after the
+/// rectangle is the next one, header and all. Gives the client and its error.
+pub fn rectangles(data: &[u8]) -> Option<(Core, Option<RfbError>)> {
+    let [encoding, mode, data @ ..] = data else {
+        return None;
+    };
+    let encoding = ENCODINGS[usize::from(*encoding) % ENCODINGS.len()];
+    let head = [greeting(), rectangle(encoding)].concat();
+    let mut core = client(format(*mode));
+    let body = if mode & 128 == 0 {
+        data.to_vec()
+    } else {
+        wrapped(encoding, data)
+    };
+    let error = feed(&mut core, [head.as_slice(), &body]);
+    Some((core, error))
+}
+
+/// A clipboard message: the first byte chooses its form, Latin-1, extended, or an extended one that
+/// provides what follows in a zlib stream, so that what is inside is reached as well.
+pub fn clipboard(data: &[u8]) -> Option<RfbError> {
+    let (form, data) = data.split_first()?;
+    let length = data.len() as i32;
+    let (length, body) = match form % 3 {
+        0 => (length, data.to_vec()),
+        1 => (-length, data.to_vec()),
+        _ => {
+            let body = [&0x1000_0001_u32.to_be_bytes()[..], &stored(data)].concat();
+            (-(body.len() as i32), body)
+        }
+    };
+    let head = [&[3, 0, 0, 0][..], &length.to_be_bytes()].concat();
+    let mut core = client(PixelFormat::WIRE);
+    feed(&mut core, [&greeting(), &head, body.as_slice()])
 }

@@ -1,0 +1,7 @@
+//! One clipboard message.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    dart_env_vnc_fuzz::clipboard(data);
+});
