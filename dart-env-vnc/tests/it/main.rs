@@ -16,6 +16,7 @@ mod rfb_encodings;
 mod rfb_episodes;
 mod rfb_extensions;
 mod rfb_faults;
+mod rfb_fuzz;
 mod rfb_hostile;
 mod rfb_hostile_encodings;
 mod rfb_recorded;
