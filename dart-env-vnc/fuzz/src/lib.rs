@@ -204,7 +204,7 @@ pub fn rectangles(data: &[u8]) -> Option<(Core, Option<RfbError>)> {
     };
     let encoding = ENCODINGS[usize::from(*encoding) % ENCODINGS.len()];
     let head = [greeting(), rectangle(encoding)].concat();
-    let mut core = client(format(*mode));
+    let mut core = client(format(*mode & 127));
     let body = if mode & 128 == 0 {
         data.to_vec()
     } else {
