@@ -193,13 +193,14 @@ fn tail(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn start(command: &str, directory: &Path) -> Program<'static> {
+    /// The folder is the label: another's would end with this one.
+    fn start<'a>(command: &str, directory: &'a Path) -> Program<'a> {
         Program {
             name: "sh",
             arguments: vec!["-c".to_owned(), command.to_owned()],
             environment: Vec::new(),
             directory: directory.to_owned(),
-            label: "dart-test-of-the-supervisor",
+            label: directory.to_str().unwrap(),
         }
     }
 

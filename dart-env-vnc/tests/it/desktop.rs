@@ -139,6 +139,8 @@ async fn a_desktop_shows_a_page_and_leaves_nothing_behind() {
     let traces = Traces::of(&desktop);
     traces.assert_present();
     assert!(desktop.is_running());
+    let shown = format!("{desktop:?}");
+    assert!(!shown.contains(desktop.vnc_password()), "{shown}");
 
     let devtools = desktop.devtools_address();
     let mut cdp = Cdp::connect(devtools, Duration::from_secs(10))
@@ -347,6 +349,19 @@ async fn the_clipboard_goes_both_ways() {
         assert!(start.elapsed() < GONE_WITHIN, "{:?}", device.clipboard());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    // The next episode does not find what this one has copied. The key after the paste comes after
+    // it in the page as well.
+    device.clear_clipboard().await.unwrap();
+    assert_eq!(device.clipboard(), None);
+    cdp.evaluate("t.value = ''; t.focus(); 1").await.unwrap();
+    device.perform(&hotkey("v")).await.unwrap();
+    let text = "x".to_owned();
+    device.perform(&Action::Type { text }).await.unwrap();
+    while cdp.evaluate("t.value").await.unwrap() == "" {
+        assert!(start.elapsed() < 2 * GONE_WITHIN, "the key does not arrive");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(cdp.evaluate("t.value").await.unwrap(), "x");
     device.close().await.unwrap();
     desktop.stop().await;
 }
