@@ -14,7 +14,7 @@ pub(crate) struct File {
 }
 
 /// Files and folders by path. Folders end with a slash.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
     files: BTreeMap<String, File>,
     folders: std::collections::BTreeSet<String>,

@@ -9,6 +9,7 @@
 //! return at once; a double tap is two `input tap` at one place in one command line.
 
 mod commands;
+mod console;
 mod files;
 mod link;
 mod options;
@@ -16,7 +17,10 @@ mod phone;
 mod pipe;
 mod services;
 mod shell;
+mod sql;
+mod sql_words;
 mod sync;
+mod system;
 
 use std::{
     net::SocketAddr,
@@ -26,8 +30,10 @@ use std::{
 use dart_core::{Device, Error, ErrorKind, Result};
 use tokio::{net::TcpListener, sync::Mutex, task::JoinHandle};
 
+pub use console::Console;
 pub use options::{Auth, Faults, Hostile, Options, UiFault};
 use phone::Phone;
+pub use system::System;
 
 /// A simulated phone that listens for ADB servers. It goes when it is dropped.
 #[derive(Debug)]
@@ -43,7 +49,15 @@ impl<D: Device + 'static> Simulator<D> {
     /// # Errors
     /// [`Exhausted`](ErrorKind::Exhausted) if there is no free port.
     pub async fn start(device: D, options: Options) -> Result<Self> {
-        let phone = Arc::new(Phone::new(device, options));
+        Self::start_with(device, System::new(), options).await
+    }
+
+    /// Like [`start`](Self::start), with a system that apps inside the device share.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_with(device: D, system: System, options: Options) -> Result<Self> {
+        let phone = Arc::new(Phone::new(device, system, options));
         let listener = TcpListener::bind("127.0.0.1:0").await;
         let bound = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) = bound.map_err(|error| {
@@ -65,6 +79,11 @@ impl<D: Device + 'static> Simulator<D> {
     /// The device inside, for task drivers and tests.
     pub fn device(&self) -> Arc<Mutex<D>> {
         Arc::clone(&self.phone.device)
+    }
+
+    /// What apps, shell and tests share.
+    pub fn system(&self) -> &System {
+        &self.phone.system
     }
 
     /// The faults; changes hold from now on.

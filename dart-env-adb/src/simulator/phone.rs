@@ -1,7 +1,6 @@
 //! The state that all connections of a simulated phone share.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -13,54 +12,9 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    files::Files,
     options::{Faults, Options},
+    system::{State, System},
 };
-
-/// Most lines of the log and of the trace of commands.
-const MAX_LINES: usize = 10_000;
-
-/// What apps and shell see and change.
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    pub(crate) clipboard: String,
-    pub(crate) commands: VecDeque<String>,
-    pub(crate) files: Files,
-    /// The package in front.
-    pub(crate) front: String,
-    pub(crate) keyboard: String,
-    log: VecDeque<String>,
-    pub(crate) serial_number: String,
-    pub(crate) settings: BTreeMap<String, String>,
-    /// While it restarts.
-    booting_until: Option<Instant>,
-}
-
-impl State {
-    pub(crate) fn log(&mut self, tag: &str, message: &str) {
-        for line in message.lines() {
-            self.log.push_back(format!("I/{tag}: {line}"));
-        }
-        while self.log.len() > MAX_LINES {
-            self.log.pop_front();
-        }
-    }
-
-    pub(crate) fn log_lines(&self) -> impl Iterator<Item = &String> {
-        self.log.iter()
-    }
-
-    pub(crate) fn clear_log(&mut self) {
-        self.log.clear();
-    }
-
-    pub(crate) fn trace(&mut self, command: &str) {
-        self.commands.push_back(command.to_owned());
-        while self.commands.len() > MAX_LINES {
-            self.commands.pop_front();
-        }
-    }
-}
 
 /// A frame, and what was made of it.
 #[derive(Debug)]
@@ -73,7 +27,7 @@ struct Picture {
 pub(crate) struct Phone<D> {
     pub(crate) device: Arc<Mutex<D>>,
     pub(crate) options: Options,
-    state: StdMutex<State>,
+    pub(crate) system: System,
     faults: StdMutex<Faults>,
     /// The last picture as `screencap` prints it.
     picture: StdMutex<Option<Picture>>,
@@ -86,18 +40,14 @@ fn lock<T>(mutex: &StdMutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<D> Phone<D> {
-    pub(crate) fn new(device: D, options: Options) -> Self {
-        let state = State {
-            front: "com.android.launcher3".into(),
-            keyboard: "com.android.inputmethod.latin/.LatinIME".into(),
-            files: Files::new(),
-            serial_number: options.serial_number.clone(),
-            ..State::default()
-        };
+    pub(crate) fn new(device: D, system: System, options: Options) -> Self {
+        options
+            .serial_number
+            .clone_into(&mut system.state().serial_number);
         Self {
             device: Arc::new(Mutex::new(device)),
             options,
-            state: StdMutex::new(state),
+            system,
             faults: StdMutex::default(),
             picture: StdMutex::default(),
             links: StdMutex::default(),
@@ -105,7 +55,7 @@ impl<D> Phone<D> {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.system.state()
     }
 
     pub(crate) fn faults(&self) -> MutexGuard<'_, Faults> {

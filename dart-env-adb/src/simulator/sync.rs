@@ -55,9 +55,9 @@ fn numbers(file: Option<&File>) -> [u8; 12] {
 async fn stat<D>(phone: &Phone<D>, pipe: &mut Pipe, path: &str) -> io::Result<()> {
     let numbers = {
         let state = phone.state();
-        match state.files.get(path) {
+        match state.kept.files.get(path) {
             Some(file) => numbers(Some(file)),
-            None if state.files.is_folder(path) => numbers(None),
+            None if state.kept.files.is_folder(path) => numbers(None),
             None => [0; 12],
         }
     };
@@ -65,7 +65,7 @@ async fn stat<D>(phone: &Phone<D>, pipe: &mut Pipe, path: &str) -> io::Result<()
 }
 
 async fn list<D>(phone: &Phone<D>, pipe: &mut Pipe, path: &str) -> io::Result<()> {
-    let mut entries = phone.state().files.list(path);
+    let mut entries = phone.state().kept.files.list(path);
     if phone.faults().hostile == Some(Hostile::PathTraversal) {
         entries.push(("../../../tmp/planted".into(), Some(File::default())));
     }
@@ -83,7 +83,7 @@ async fn list<D>(phone: &Phone<D>, pipe: &mut Pipe, path: &str) -> io::Result<()
 }
 
 async fn recv<D>(phone: &Phone<D>, pipe: &mut Pipe, path: &str) -> io::Result<()> {
-    let file = phone.state().files.get(path).cloned();
+    let file = phone.state().kept.files.get(path).cloned();
     let Some(file) = file else {
         return fail(pipe, "No such file or directory").await;
     };
@@ -122,7 +122,7 @@ async fn send<D>(phone: &Phone<D>, pipe: &mut Pipe, target: &str) -> io::Result<
         mode: mode.parse().unwrap_or(0o100_644),
         time,
     };
-    let written = phone.state().files.put(path, file);
+    let written = phone.state().kept.files.put(path, file);
     match written {
         Ok(()) => pipe.write(b"OKAY\0\0\0\0").await,
         Err(reason) => fail(pipe, &reason).await,

@@ -1,74 +1,163 @@
 //! [`AndroidDriver`]: sets tasks up on an [`AdbDevice`] and judges them by the device's state.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
-use dart_core::{Action, Device, EpisodeEnd, Result, Reward, Task, TaskDriver};
+use dart_core::{Action, Demonstrator, EpisodeEnd, Result, Reward, Task, TaskDriver};
 
 use super::{
-    format::{AndroidTask, Check, Step},
+    checks, expert,
+    format::AndroidTask,
+    log_reward::{LogRules, LogSum},
+    snapshot::SnapshotHook,
+    steps::{is_in_front, run, take},
     values::Values,
 };
-use crate::{client::AdbTarget, device::AdbDevice, error::AdbError, quote};
+use crate::{device::AdbDevice, error::AdbError, quote};
 
-/// Longest file that is compared, bytes.
-const MAX_CONTENT: usize = 1 << 20;
-
-/// Sets tasks up by their steps and judges them by their checks. A task travels in
-/// [`Task::params`], as [`AndroidTask::task`] puts it there.
+/// Sets tasks up by their steps, judges them by their checks and demonstrates them by their moves. A
+/// task travels in [`Task::params`], as [`AndroidTask::task`] puts it there.
+///
+/// The expert does its moves in order: a move counts as done when an action was taken after it was
+/// asked for. After another action than that it may be lost; it then has no idea, or goes on with
+/// the next move if what that is about is on the screen.
 #[derive(Clone, Debug, Default)]
 pub struct AndroidDriver {
-    present: Option<(AndroidTask, Values)>,
+    snapshot: Option<SnapshotHook>,
+    present: Option<Present>,
+}
+
+/// An instance of a task.
+#[derive(Clone, Debug)]
+struct Present {
+    task: AndroidTask,
+    values: Values,
+    rules: Option<LogRules>,
+    began: Instant,
+    /// The expert's moves that were done.
+    moves: usize,
+    /// Whether the next one was asked for.
+    asked: bool,
 }
 
 impl AndroidDriver {
-    fn present(&self) -> Result<&(AndroidTask, Values)> {
+    /// A driver that restores the device's state before each episode.
+    pub fn with_snapshot(hook: SnapshotHook) -> Self {
+        Self {
+            snapshot: Some(hook),
+            present: None,
+        }
+    }
+
+    fn present(&self) -> Result<&Present> {
         let message = "no task has been set up";
         let missing = || AdbError::Config(message.into()).at("score");
         self.present.as_ref().ok_or_else(missing)
     }
+}
 
+impl Present {
+    fn new(task: &Task, seed: u64) -> Result<Self, AdbError> {
+        let task = serde_json::from_value::<AndroidTask>(task.params.clone());
+        let task = task.map_err(|error| AdbError::Config(error.to_string()))?;
+        let compiled = task.reward.as_ref().map(|reward| reward.compile());
+        Ok(Self {
+            values: Values::draw(&task, seed)?,
+            rules: compiled.transpose()?,
+            began: Instant::now(),
+            moves: 0,
+            asked: false,
+            task,
+        })
+    }
+
+    /// Whether all that has to hold does.
     async fn solved(&self, device: &AdbDevice, end: &EpisodeEnd) -> Result<bool> {
-        let (task, values) = self.present()?;
-        for check in &task.success {
-            if !holds(check, values, device, end).await? {
+        for check in &self.task.success {
+            if !checks::holds(check, &self.values, device, end).await? {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// What the app has logged, if that counts.
+    async fn logged(&self, device: &AdbDevice) -> Result<Option<(&LogRules, LogSum)>> {
+        let Some(rules) = &self.rules else {
+            return Ok(None);
+        };
+        let mut line = "logcat -d -v tag".to_owned();
+        if !rules.tags().is_empty() {
+            let tags: Vec<&str> = rules.tags().iter().map(String::as_str).collect();
+            line = format!("{line} -s {}", quote::join(&tags));
+        }
+        let log = run(device.target(), &line).await?;
+        Ok(Some((rules, rules.read(&log))))
+    }
+
+    /// Whether the episode has left where it takes place, or taken too long.
+    async fn is_over(&self, device: &AdbDevice) -> Result<bool> {
+        let longest = self.task.max_seconds.map(Duration::from_secs);
+        if longest.is_some_and(|longest| self.began.elapsed() > longest) {
+            return Ok(true);
+        }
+        let Some(activity) = &self.task.activity else {
+            return Ok(false);
+        };
+        let activity = self.values.fill(activity);
+        let activity = activity.map_err(|error| error.at("task"))?;
+        Ok(!is_in_front(device.target(), &activity).await?)
     }
 }
 
 #[async_trait]
 impl TaskDriver<AdbDevice> for AndroidDriver {
     async fn set_up(&mut self, device: &mut AdbDevice, task: &Task, seed: u64) -> Result<Arc<str>> {
-        let task = serde_json::from_value::<AndroidTask>(task.params.clone());
-        let task = task.map_err(|e| AdbError::Config(e.to_string()).at("set up"))?;
-        let values = Values::draw(&task, seed).map_err(|error| error.at("set up"))?;
-        for step in &task.setup {
-            take(step, &values, device).await?;
+        let present = Present::new(task, seed).map_err(|error| error.at("set up"))?;
+        if let Some(hook) = &self.snapshot {
+            hook.restore(device).await?;
+        }
+        for step in &present.task.setup {
+            take(step, &present.values, device).await?;
         }
         run(device.target(), "logcat -c").await?;
-        let instruction = values.fill(&task.instruction);
+        let instruction = present.values.fill(&present.task.instruction);
         let instruction = instruction.map_err(|error| error.at("set up"))?;
-        self.present = Some((task, values));
+        let began = Instant::now();
+        self.present = Some(Present { began, ..present });
         Ok(instruction.into())
     }
 
     async fn ended(&mut self, device: &mut AdbDevice) -> Result<bool> {
-        let (task, _) = self.present()?;
-        if !task.ends_when_solved {
-            return Ok(false);
+        if let Some(present) = &mut self.present {
+            present.moves += usize::from(std::mem::take(&mut present.asked));
         }
-        self.solved(device, &EpisodeEnd::default()).await
+        let present = self.present()?;
+        if present.is_over(device).await? {
+            return Ok(true);
+        }
+        if let Some((_, sum)) = present.logged(device).await?
+            && sum.ended
+        {
+            return Ok(true);
+        }
+        Ok(present.task.ends_when_solved && present.solved(device, &EpisodeEnd::default()).await?)
     }
 
     async fn score(&mut self, device: &mut AdbDevice, end: &EpisodeEnd) -> Result<Reward> {
-        Ok(self.solved(device, end).await?.into())
+        let present = self.present()?;
+        if !present.solved(device, end).await? {
+            return Ok(Reward::FAILURE);
+        }
+        let logged = present.logged(device).await?;
+        Ok(logged.map_or(Reward::SUCCESS, |(rules, sum)| rules.reward(sum)))
     }
 
     async fn tear_down(&mut self, device: &mut AdbDevice) -> Result<()> {
-        let Some((task, values)) = self.present.take() else {
+        let Some(Present { task, values, .. }) = self.present.take() else {
             return Ok(());
         };
         for step in &task.tear_down {
@@ -80,115 +169,19 @@ impl TaskDriver<AdbDevice> for AndroidDriver {
     }
 }
 
-/// Runs a command that has to succeed; gives what it prints.
-async fn run(target: &AdbTarget, line: &str) -> Result<String> {
-    let output = target.shell(line).await?;
-    if output.code == 0 {
-        return Ok(output.text());
+#[async_trait]
+impl Demonstrator<AdbDevice> for AndroidDriver {
+    async fn expert_action(&mut self, device: &mut AdbDevice) -> Result<Option<Action>> {
+        let present = self.present()?;
+        let moves = &present.task.expert;
+        let action = match moves.get(present.moves) {
+            Some(next) => expert::action(next, &present.values, device).await?,
+            None if moves.is_empty() => None,
+            None => Some(Action::Done),
+        };
+        if let Some(present) = &mut self.present {
+            present.asked = action.is_some();
+        }
+        Ok(action)
     }
-    let error = AdbError::Command {
-        command: line.chars().take(120).collect(),
-        code: output.code,
-        said: output.said(),
-    };
-    Err(error.at("task").with("device", target.serial()))
-}
-
-async fn take(step: &Step, values: &Values, device: &mut AdbDevice) -> Result<()> {
-    let fill = |text: &String| values.fill(text).map_err(|error| error.at("task"));
-    let line = match step {
-        Step::ClearApp(package) => quote::join(&["pm", "clear", &fill(package)?]),
-        Step::ForceStop(package) => quote::join(&["am", "force-stop", &fill(package)?]),
-        Step::GoHome => return device.perform(&Action::NavigateHome).await,
-        Step::OpenApp(name) => {
-            let name = fill(name)?;
-            return device.perform(&Action::OpenApp { name }).await;
-        }
-        Step::PutFile { path, content } => {
-            let (path, content) = (fill(path)?, fill(content)?);
-            return device.target().push(content.as_bytes(), &path, 0o644).await;
-        }
-        Step::Remove(path) => quote::join(&["rm", "-rf", &fill(path)?]),
-        Step::Setting {
-            namespace,
-            key,
-            value,
-        } => quote::join(&[
-            "settings",
-            "put",
-            &fill(namespace)?,
-            &fill(key)?,
-            &fill(value)?,
-        ]),
-        Step::Shell(line) => {
-            let line = values.fill_command(line);
-            line.map_err(|error| error.at("task"))?
-        }
-        Step::SleepMs(millis) => {
-            tokio::time::sleep(Duration::from_millis(*millis)).await;
-            return Ok(());
-        }
-    };
-    run(device.target(), &line).await.map(drop)
-}
-
-async fn holds(
-    check: &Check,
-    values: &Values,
-    device: &AdbDevice,
-    end: &EpisodeEnd,
-) -> Result<bool> {
-    let target = device.target();
-    let at = |error: AdbError| error.at("task");
-    let (text, expected) = match check {
-        Check::Answer(expected) => match &end.answer {
-            Some(answer) => (answer.clone(), expected),
-            None => return Ok(false),
-        },
-        Check::File { path, content } => {
-            let path = values.fill(path).map_err(at)?;
-            if !target.stat(&path).await?.exists() {
-                return Ok(false);
-            }
-            let bytes = target.pull(&path, MAX_CONTENT).await?;
-            (String::from_utf8_lossy(&bytes).into_owned(), content)
-        }
-        Check::FileExists { path, exists } => {
-            let path = values.fill(path).map_err(at)?;
-            return Ok(target.stat(&path).await?.exists() == *exists);
-        }
-        Check::Log(expected) => {
-            let log = run(target, "logcat -d").await?;
-            let mut lines = log.lines().map(|line| values.holds(expected, line));
-            let found = |found, line: Result<bool, AdbError>| Ok(found | line?);
-            return lines.try_fold(false, found).map_err(at);
-        }
-        Check::Setting {
-            namespace,
-            key,
-            value,
-        } => {
-            let (namespace, key) = (
-                values.fill(namespace).map_err(at)?,
-                values.fill(key).map_err(at)?,
-            );
-            let line = quote::join(&["settings", "get", &namespace, &key]);
-            (run(target, &line).await?, value)
-        }
-        Check::Shell { command, output } => {
-            let line = values.fill_command(command).map_err(at)?;
-            (run(target, &line).await?, output)
-        }
-        Check::Ui(expected) => {
-            for node in device.ui_tree().await? {
-                for text in [&node.text, &node.description] {
-                    if !text.is_empty() && values.holds(expected, text).map_err(at)? {
-                        return Ok(true);
-                    }
-                }
-            }
-            return Ok(false);
-        }
-    };
-    values.holds(expected, &text).map_err(at)
 }

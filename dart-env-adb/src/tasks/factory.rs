@@ -9,13 +9,13 @@ use std::{
 
 use async_trait::async_trait;
 use dart_core::{
-    Demonstrate, DeviceEnvironment, DeviceEnvironmentConfig, Environment, EnvironmentFactory,
-    EpisodeEnd, Result, Reward, Split, Task, TaskDriver,
+    Action, Demonstrate, Demonstrator, DeviceEnvironment, DeviceEnvironmentConfig, Environment,
+    EnvironmentFactory, EpisodeEnd, Result, Reward, Split, Task, TaskDriver,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{driver::AndroidDriver, format};
+use super::{driver::AndroidDriver, load, snapshot::SnapshotHook};
 use crate::{
     device::{AdbConfig, AdbDevice},
     error::AdbError,
@@ -27,8 +27,11 @@ use crate::{
 pub struct AndroidConfig {
     /// The devices. Each is used by one environment at a time.
     pub devices: Vec<AdbConfig>,
-    /// The task file.
+    /// The task file, or a folder of them: TOML, or AndroidEnv's textproto ([`load()`](super::load())).
     pub tasks: PathBuf,
+    /// How each device's state is restored before each episode. Default: it is not; the steps of a
+    /// task make what they need.
+    pub snapshot: Option<SnapshotHook>,
     /// Longest wait for a device that another environment uses, milliseconds. Default 60,000.
     pub wait_ms: u64,
     /// Deadlines of episodes.
@@ -40,6 +43,7 @@ impl Default for AndroidConfig {
         Self {
             devices: Vec::new(),
             tasks: PathBuf::new(),
+            snapshot: None,
             wait_ms: 60_000,
             limits: DeviceEnvironmentConfig::default(),
         }
@@ -52,7 +56,7 @@ impl AndroidConfig {
     /// # Errors
     /// [`Config`](dart_core::ErrorKind::Config), naming file and place.
     pub fn tasks(&self, split: Split) -> Result<Vec<Task>> {
-        let tasks = format::load(&self.tasks)?.into_iter();
+        let tasks = load(&self.tasks)?.into_iter();
         tasks
             .filter(|task| task.split == split)
             .map(|task| task.task())
@@ -66,6 +70,9 @@ impl AndroidConfig {
             if !seen.insert((&device.server, &device.serial)) {
                 let message = format!("environment.devices names {:?} twice", device.serial);
                 return Err(AdbError::Config(message));
+            }
+            if let Some(hook) = &self.snapshot {
+                hook.check(&device.serial)?;
             }
         }
         if seen.is_empty() {
@@ -102,6 +109,18 @@ impl AndroidFactory {
             free: Arc::new(Mutex::new(free)),
             config,
         })
+    }
+
+    async fn environment(&self) -> Result<DeviceEnvironment<AdbDevice, LeasedDriver>> {
+        let lease = self.lease().await?;
+        let device = AdbDevice::connect(lease.config.clone()).await?;
+        let snapshot = self.config.snapshot.clone();
+        let driver = LeasedDriver {
+            driver: snapshot.map_or_else(AndroidDriver::default, AndroidDriver::with_snapshot),
+            _lease: lease,
+        };
+        let limits = self.config.limits;
+        Ok(DeviceEnvironment::new(device, driver, false, limits))
     }
 
     async fn lease(&self) -> Result<Lease> {
@@ -168,22 +187,28 @@ impl TaskDriver<AdbDevice> for LeasedDriver {
 }
 
 #[async_trait]
+impl Demonstrator<AdbDevice> for LeasedDriver {
+    async fn expert_action(&mut self, device: &mut AdbDevice) -> Result<Option<Action>> {
+        self.driver.expert_action(device).await
+    }
+}
+
+#[async_trait]
 impl EnvironmentFactory for AndroidFactory {
     async fn create(&self) -> Result<Box<dyn Environment>> {
-        let lease = self.lease().await?;
-        let device = AdbDevice::connect(lease.config.clone()).await?;
-        let driver = LeasedDriver {
-            driver: AndroidDriver::default(),
-            _lease: lease,
-        };
-        let limits = self.config.limits;
-        Ok(Box::new(DeviceEnvironment::new(
-            device, driver, false, limits,
-        )))
+        Ok(Box::new(self.environment().await?))
     }
 
     async fn create_demonstrator(&self) -> Result<Box<dyn Demonstrate>> {
-        let message = "tasks of a file have no experts: set warm_start.enabled = false";
-        Err(AdbError::Unsupported(message.into()).at("devices"))
+        let tasks = load(&self.config.tasks)?;
+        let mut trained = tasks.iter().filter(|task| task.split == Split::Train);
+        if let Some(task) = trained.find(|task| task.expert.is_empty()) {
+            let message = format!(
+                "task {} has no expert: give it one, or set warm_start.enabled = false",
+                task.id
+            );
+            return Err(AdbError::Unsupported(message).at("devices"));
+        }
+        Ok(Box::new(self.environment().await?))
     }
 }

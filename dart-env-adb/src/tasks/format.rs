@@ -1,20 +1,14 @@
 //! The format of a task file.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
-use dart_core::{Result, Split, Task, TaskId};
+use dart_core::{Split, TaskId};
 use serde::{Deserialize, Serialize};
 
-use super::values::Values;
-use crate::error::{Adb, AdbError};
-
-/// Longest task file, bytes.
-const MAX_FILE: u64 = 4 << 20;
-/// Most steps and most checks of a task.
-const MAX_STEPS: usize = 100;
+use super::log_reward::LogReward;
 
 /// A task: a template, of which a seed makes an instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AndroidTask {
     /// Its name: letters, digits, `.`, `_` and `-`.
@@ -28,7 +22,8 @@ pub struct AndroidTask {
     /// Longest episode, steps. Default 15.
     #[serde(default = "horizon")]
     pub horizon: u32,
-    /// What the agent is told; `{name}` stands for a parameter, here and in all other texts.
+    /// What the agent is told; `{name}` stands for a parameter, here and in all other texts, and `{{`
+    /// for a brace.
     pub instruction: String,
     /// The parameters by name.
     #[serde(default)]
@@ -37,13 +32,28 @@ pub struct AndroidTask {
     #[serde(default)]
     pub setup: Vec<Step>,
     /// What has to hold afterwards: all of it.
+    #[serde(default)]
     pub success: Vec<Check>,
+    /// What the app itself says that the episode is worth; if `success` is not empty, that has to
+    /// hold as well. Default: only `success` counts.
+    #[serde(default)]
+    pub reward: Option<LogReward>,
     /// Whether the episode ends as soon as that holds. Default false: the agent says when it is done.
     #[serde(default)]
     pub ends_when_solved: bool,
+    /// The part of an app where the task takes place, such as `com.example/.Main`: leaving it ends
+    /// the episode. Default: anywhere.
+    #[serde(default)]
+    pub activity: Option<String>,
+    /// Longest episode, seconds. Default: only `horizon` counts.
+    #[serde(default)]
+    pub max_seconds: Option<u64>,
     /// What is done afterwards, in order; failures are noted and passed over.
     #[serde(default)]
     pub tear_down: Vec<Step>,
+    /// How an expert solves it, in order; afterwards it says that it is done. Default: there is none.
+    #[serde(default)]
+    pub expert: Vec<Move>,
 }
 
 fn family() -> String {
@@ -70,14 +80,29 @@ pub enum Parameter {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
+    /// Does something until it has worked.
+    Attempt {
+        /// What.
+        step: Box<Step>,
+        /// What has to be the case afterwards.
+        until: Condition,
+        /// How long that may take, milliseconds, at most 60,000.
+        timeout_ms: u64,
+        /// How often it is tried, 1 to 20.
+        attempts: u32,
+    },
     /// Forgets all data of a package.
     ClearApp(String),
     /// Ends a package.
     ForceStop(String),
+    /// Presses the back key.
+    GoBack,
     /// Goes to the home screen.
     GoHome,
     /// Starts an app by its name.
     OpenApp(String),
+    /// Presses the enter key.
+    PressEnter,
     /// Writes a file.
     PutFile {
         /// Where.
@@ -100,6 +125,64 @@ pub enum Step {
     Shell(String),
     /// Waits, milliseconds, at most 60,000.
     SleepMs(u64),
+    /// Changes a database, by `sqlite3` on the device. Parameters are put in as SQL texts, quotes
+    /// included.
+    Sqlite {
+        /// The file.
+        database: String,
+        /// Statements.
+        statement: String,
+    },
+    /// Taps, pixels of the screen.
+    Tap {
+        /// From the left.
+        x: i32,
+        /// From the top.
+        y: i32,
+    },
+    /// Types a text.
+    TypeText(String),
+    /// Waits until something is the case.
+    WaitFor {
+        /// What.
+        condition: Condition,
+        /// How long, milliseconds, at most 60,000.
+        timeout_ms: u64,
+    },
+}
+
+/// Something that a step can wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Condition {
+    /// This part of an app is in front, such as `com.example/.Main`.
+    Activity(String),
+    /// This package is installed.
+    Package(String),
+}
+
+/// Something that an expert does. Elements are named by their whole text or description.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Move {
+    /// Gives an answer.
+    Answer(String),
+    /// Presses the enter key.
+    Enter,
+    /// Presses the back key.
+    GoBack,
+    /// Goes to the home screen.
+    GoHome,
+    /// Touches an element and holds.
+    LongPress(String),
+    /// Starts an app by its name.
+    OpenApp(String),
+    /// Taps an element.
+    Tap(String),
+    /// Taps the text field with this number, from 0.
+    TapField(usize),
+    /// Types a text.
+    Type(String),
 }
 
 /// What text has to be. White space at both ends does not count.
@@ -114,6 +197,10 @@ pub enum Expect {
     EqualsIgnoringCase(String),
     /// This is not in it.
     Lacks(String),
+    /// It has a part that fits this pattern of the crate `regex`: `^` and `$` are its ends. Time and
+    /// memory are bounded whatever the pattern and the text. Parameters stand for themselves; a
+    /// brace before a letter is written `{{`.
+    Matches(String),
 }
 
 /// Something that has to hold.
@@ -147,131 +234,24 @@ pub enum Check {
         /// Its value; `null` if there is none.
         value: Expect,
     },
-    /// What a command line prints; it has to succeed. Parameters are put in as quoted words. A database
-    /// is asked by `sqlite3 FILE "SELECT …"`.
+    /// What a command line prints; it has to succeed. Parameters are put in as quoted words.
     Shell {
         /// The command line.
         command: String,
         /// What it prints.
         output: Expect,
     },
+    /// What a database holds, by `sqlite3` on the device: rows are lines, with bars between columns.
+    /// Parameters are put in as SQL texts, quotes included. On a real device the program and the
+    /// right to read the file (`adb root`) are needed; an error is one, not a failure of the agent.
+    Sqlite {
+        /// The file.
+        database: String,
+        /// The query.
+        query: String,
+        /// What it finds.
+        output: Expect,
+    },
     /// The text or description of some element of the user interface.
     Ui(Expect),
-}
-
-/// A task file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    task: Vec<AndroidTask>,
-}
-
-/// Reads a task file.
-///
-/// # Errors
-/// [`Config`](dart_core::ErrorKind::Config), naming file and place.
-pub fn load(path: &Path) -> Result<Vec<AndroidTask>> {
-    let text = read(path).map_err(|error| error.at("load tasks"))?;
-    parse(&text).map_err(|error| error.with("file", path.display()))
-}
-
-fn read(path: &Path) -> Adb<String> {
-    let bad = |why: String| AdbError::Config(format!("{}: {why}", path.display()));
-    let length = std::fs::metadata(path)
-        .map_err(|error| bad(error.to_string()))?
-        .len();
-    if length > MAX_FILE {
-        return Err(bad(format!("a task file has at most {MAX_FILE} bytes")));
-    }
-    std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))
-}
-
-/// Reads the text of a task file.
-///
-/// ```
-/// let tasks = dart_env_adb::tasks::parse(r#"
-///     [[task]]
-///     id = "brightness"
-///     instruction = "Set the brightness to {level}."
-///     parameters.level = { integer = [1, 255] }
-///     setup = ["go_home", { setting = { namespace = "system", key = "screen_brightness", value = "0" } }]
-///     success = [{ setting = { namespace = "system", key = "screen_brightness", value = { equals = "{level}" } } }]
-/// "#)?;
-/// assert_eq!(tasks[0].horizon, 15);
-/// # Ok::<(), dart_core::Error>(())
-/// ```
-///
-/// # Errors
-/// [`Config`](dart_core::ErrorKind::Config), naming the place.
-pub fn parse(text: &str) -> Result<Vec<AndroidTask>> {
-    let checked = || {
-        let file: File = toml::from_str(text).map_err(|e| AdbError::Config(e.to_string()))?;
-        let mut ids = std::collections::BTreeSet::new();
-        for task in &file.task {
-            task.check()?;
-            if !ids.insert(task.id.clone()) {
-                let message = format!("two tasks are called {}", task.id);
-                return Err(AdbError::Config(message));
-            }
-        }
-        Ok(file.task)
-    };
-    checked().map_err(|error| error.at("load tasks"))
-}
-
-impl AndroidTask {
-    /// Whether every instance can be made.
-    fn check(&self) -> Adb<()> {
-        let bad = |why: &str| AdbError::Config(format!("task {}: {why}", self.id));
-        if self.horizon == 0 || self.success.is_empty() {
-            return Err(bad("needs a horizon and something that has to hold"));
-        }
-        let longest = self
-            .setup
-            .len()
-            .max(self.success.len())
-            .max(self.tear_down.len());
-        if longest > MAX_STEPS {
-            return Err(bad("has more than 100 steps or checks"));
-        }
-        let sleeps = |step: &Step| matches!(step, Step::SleepMs(millis) if *millis > 60_000);
-        if self.setup.iter().chain(&self.tear_down).any(sleeps) {
-            return Err(bad("waits for more than 60,000 ms"));
-        }
-        let values = Values::draw(self, 0)?;
-        values.fill(&self.instruction)?;
-        // Filling the whole task as text finds every name that is no parameter.
-        let texts = serde_json::to_string(&(&self.setup, &self.success, &self.tear_down));
-        let texts = texts.map_err(|error| bad(&error.to_string()))?;
-        for name in names_in(&texts) {
-            values.get(name).map_err(|error| bad(&error.to_string()))?;
-        }
-        Ok(())
-    }
-
-    /// The task as the rest of the program knows it.
-    ///
-    /// # Errors
-    /// None for a task that [`parse`] has accepted.
-    pub fn task(&self) -> Result<Task> {
-        let params = serde_json::to_value(self);
-        let params = params.map_err(|e| AdbError::Config(e.to_string()).at("load tasks"))?;
-        Ok(Task {
-            id: self.id.clone(),
-            family: self.family.clone(),
-            split: self.split,
-            horizon: self.horizon,
-            params,
-        })
-    }
-}
-
-/// The names in braces, in the JSON form of texts: there, `{"` begins an object.
-fn names_in(json: &str) -> impl Iterator<Item = &str> {
-    let starts = json.match_indices('{').map(|(at, _)| &json[at + 1..]);
-    starts.filter_map(|rest| {
-        let (name, _) = rest.split_once('}')?;
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        (!name.is_empty() && name.chars().all(plain)).then_some(name)
-    })
 }

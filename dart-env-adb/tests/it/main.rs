@@ -10,4 +10,5 @@ mod lab;
 mod live;
 mod pad;
 mod real_server;
+mod task_files;
 mod tasks;

@@ -55,6 +55,20 @@ ends_when_solved = true
 success = [{ ui = { contains = "<b>" } }, { log = { contains = "reward 1" } }]
 
 [[task]]
+id = "data"
+instruction = "Add {name}."
+parameters.name = { choice = ["O'Hara", "a;b", "x\"y"] }
+setup = [
+    { remove = "/data/data/p/d.db" },
+    { sqlite = { database = "/data/data/p/d.db", statement = "CREATE TABLE t (name TEXT); INSERT INTO t VALUES ('old')" } },
+]
+success = [
+    { sqlite = { database = "/data/data/p/d.db", query = "SELECT name FROM t WHERE name = {name}", output = { equals = "{name}" } } },
+    { log = { matches = "app: added [0-9]{2}-{name}$" } },
+    { log = { lacks = "crash" } },
+]
+
+[[task]]
 id = "answer"
 instruction = "What is it?"
 success = [{ answer = { equals_ignoring_case = "Forty Two" } }]
@@ -81,6 +95,10 @@ fn the_example_tasks_are_read() {
     };
     assert_eq!(config.tasks(Split::Train).unwrap().len(), 5);
     assert!(config.tasks(Split::Words).unwrap().is_empty());
+    let tasks = load(&folder.join("phone-tasks.toml")).unwrap();
+    let families: std::collections::BTreeSet<_> = tasks.iter().map(|task| &task.family).collect();
+    assert!(families.len() >= 12, "{families:?}");
+    assert!(tasks.iter().all(|task| !task.expert.is_empty()));
 }
 
 #[test]
@@ -94,6 +112,14 @@ fn mistakes_in_task_files_are_named() {
         ("setup = [{ shell = \"echo {nobody}\" }]", "nobody"),
         ("setup = [{ sleep_ms = 60001 }]", "60,000"),
         ("setup = [\"dance\"]", "dance"),
+        ("expert = [{ tap = \"{nobody}\" }]", "nobody"),
+        ("expert = [{ jump = \"x\" }]", "jump"),
+        ("reward = { score = \"x\" }", "group"),
+        ("reward = { rewards = [\"(\"] }", "pattern"),
+        (
+            "setup = [{ attempt = { step = \"go_home\", until = { package = \"p\" }, timeout_ms = 1, attempts = 0 } }]",
+            "1 to 20",
+        ),
         ("parameters.n = { integer = [2, 1] }", "parameter n"),
         ("parameters.n = { letters = 1000 }", "parameter n"),
         ("parameters.n = { choice = [] }", "parameter n"),
@@ -104,6 +130,10 @@ fn mistakes_in_task_files_are_named() {
         assert!(error.to_string().contains(named), "{named}: {error}");
     }
     assert!(parse(&base.replace("\"x\"", "\"{who}\"")).is_err());
+    let pattern = parse(&base.replace("equals = \"1\"", "matches = \"(\"")).unwrap_err();
+    assert!(pattern.to_string().contains("pattern"), "{pattern}");
+    let nothing = parse("[[task]]\nid = \"a\"\ninstruction = \"x\"\n").unwrap_err();
+    assert!(nothing.to_string().contains("has to hold"), "{nothing}");
     assert!(parse(&base.replace("\"a\"", "\"../a\"")).is_err());
     assert!(load(std::path::Path::new("/nonexistent.toml")).is_err());
 }
@@ -214,6 +244,36 @@ fn what_is_seen_logged_and_answered_is_judged() {
 }
 
 #[test]
+fn databases_and_patterns_of_the_log_are_judged() {
+    with_adb("data tasks", || async {
+        let lab = Lab::new(Options::default()).await;
+        let mut device = lab.device().await;
+        let mut driver = AndroidDriver::default();
+        let end = EpisodeEnd::default();
+        for seed in 0..6 {
+            let words = driver
+                .set_up(&mut device, &task("data"), seed)
+                .await
+                .unwrap();
+            let name = words.trim_start_matches("Add ").trim_end_matches('.');
+            assert!(!driver.score(&mut device, &end).await.unwrap().is_success());
+            lab.phone
+                .system()
+                .edit_table(("/data/data/p/d.db", "t"), &["name"], |rows| {
+                    assert_eq!(*rows, [["old"]]);
+                    rows.push(vec![name.to_owned()]);
+                });
+            lab.phone.log("app", &format!("added x-{name}"));
+            assert!(!driver.score(&mut device, &end).await.unwrap().is_success());
+            lab.phone.log("app", &format!("added 42-{name}"));
+            assert!(driver.score(&mut device, &end).await.unwrap().is_success());
+            lab.phone.log("app", "a crash");
+            assert!(!driver.score(&mut device, &end).await.unwrap().is_success());
+        }
+    });
+}
+
+#[test]
 fn each_device_serves_one_environment_at_a_time() {
     with_adb("factory", || async {
         let lab = Lab::new(Options::default()).await;
@@ -231,8 +291,17 @@ fn each_device_serves_one_environment_at_a_time() {
         first.close().await.unwrap();
         drop(first);
         factory.create().await.unwrap();
-        let experts = factory.create_demonstrator().await.err().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tasks.toml");
+        std::fs::write(&file, TASKS).unwrap();
+        let unled = AndroidConfig {
+            tasks: file,
+            ..config.clone()
+        };
+        let unled = AndroidFactory::new(unled).unwrap();
+        let experts = unled.create_demonstrator().await.err().unwrap();
         assert_eq!(experts.kind(), ErrorKind::Unsupported);
+        assert!(experts.to_string().contains("setting"), "{experts}");
         for devices in [vec![], vec![lab.config(), lab.config()]] {
             let bad = AndroidConfig {
                 devices,

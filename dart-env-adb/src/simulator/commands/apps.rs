@@ -7,6 +7,7 @@ use super::{Output, input::said};
 use crate::simulator::{
     options::{CLIPBOARD, KEYBOARD},
     phone::Phone,
+    system::LAUNCHER,
 };
 
 /// What apps on the screen are called: an icon `music` is the package `dart.sim.music`.
@@ -33,9 +34,17 @@ pub(super) async fn pm<D: Device>(phone: &Phone<D>, words: &[&str]) -> Output {
             let lines: Vec<_> = matching.map(|p| format!("package:{p}\n")).collect();
             Output::say(lines.concat())
         }
-        ["clear", package] => known(phone, package)
-            .await
-            .map_or_else(|failed| failed, |()| Output::say("Success\n")),
+        ["clear", package] => match known(phone, package).await {
+            Ok(()) => {
+                let stopped = stop(phone, package).await;
+                phone.state().kept.remove(&format!("/data/data/{package}"));
+                match stopped.code {
+                    0 => Output::say("Success\n"),
+                    _ => stopped,
+                }
+            }
+            Err(failed) => failed,
+        },
         _ => Output::fail(255, "Unknown command"),
     }
 }
@@ -50,13 +59,24 @@ async fn known<D: Device>(phone: &Phone<D>, package: &str) -> Result<(), Output>
     Err(Output::fail(1, words))
 }
 
-async fn launch<D: Device>(phone: &Phone<D>, package: &str) -> Output {
+/// Ends an app: what shows instead of it is the home screen.
+async fn stop<D: Device>(phone: &Phone<D>, package: &str) -> Output {
+    if phone.state().front != package {
+        return Output::default();
+    }
+    phone.state().show(LAUNCHER, ".Main");
+    said(phone.perform(&[Action::NavigateHome]).await)
+}
+
+/// Starts an app; `component` is its package, and perhaps a slash and the part that is to show.
+async fn launch<D: Device>(phone: &Phone<D>, component: &str) -> Output {
+    let (package, activity) = component.split_once('/').unwrap_or((component, ".Main"));
     if let Err(failed) = known(phone, package).await {
         return failed;
     }
-    package.clone_into(&mut phone.state().front);
     let name = package.rsplit('.').next().unwrap_or(package).to_owned();
     let done = phone.perform(&[Action::OpenApp { name }]).await;
+    phone.state().show(package, activity);
     phone.state().log(
         "ActivityTaskManager",
         &format!("START u0 {{pkg={package}}}"),
@@ -86,10 +106,9 @@ pub(super) async fn am<D: Device>(phone: &Phone<D>, words: &[&str]) -> Output {
     match words {
         ["start", rest @ ..] => {
             let component = option(rest, "-n").or_else(|| rest.last().copied());
-            let package = component.unwrap_or_default().split('/').next();
-            launch(phone, package.unwrap_or_default()).await
+            launch(phone, component.unwrap_or_default()).await
         }
-        ["force-stop", _] => Output::default(),
+        ["force-stop", package] => stop(phone, package).await,
         ["broadcast", rest @ ..] => broadcast(phone, rest).await,
         _ => Output::fail(255, "Unknown command"),
     }
@@ -125,7 +144,7 @@ async fn broadcast<D: Device>(phone: &Phone<D>, words: &[&str]) -> Output {
         }
         Some("clipper.set") if installed(CLIPBOARD) => {
             let text = extra(words, "text").unwrap_or_default();
-            text.clone_into(&mut phone.state().clipboard);
+            text.clone_into(&mut phone.state().kept.clipboard);
             Output::say(
                 "Broadcasting: Intent { act=clipper.set }\nBroadcast completed: result=-1, data=\"Text is copied into clipboard.\"\n",
             )

@@ -5,7 +5,10 @@ use std::time::Duration;
 use dart_core::{Action, Device, Direction, Key, NamedKey, Result, ScreenPx};
 
 use super::Output;
-use crate::simulator::phone::{Phone, taps};
+use crate::simulator::{
+    phone::{Phone, taps},
+    system::LAUNCHER,
+};
 
 const USAGE: &str = "Error: Invalid arguments for command: input";
 
@@ -86,6 +89,9 @@ async fn text<D: Device>(phone: &Phone<D>, text: &str) -> Output {
 
 async fn keys<D: Device>(phone: &Phone<D>, keys: &[&str]) -> Result<()> {
     for key in keys {
+        if matches!(key.trim_start_matches("KEYCODE_"), "3" | "HOME") {
+            phone.state().show(LAUNCHER, ".Main");
+        }
         phone.perform(&key_actions(phone, key)).await?;
     }
     Ok(())
@@ -112,7 +118,7 @@ fn key_actions<D>(phone: &Phone<D>, key: &str) -> Vec<Action> {
         "67" | "DEL" => vec![press(NamedKey::Backspace)],
         "92" | "PAGE_UP" => vec![press(NamedKey::PageUp), scroll(Direction::Up)],
         "93" | "PAGE_DOWN" => vec![press(NamedKey::PageDown), scroll(Direction::Down)],
-        "279" | "PASTE" => vec![text(&phone.state().clipboard)],
+        "279" | "PASTE" => vec![text(&phone.state().kept.clipboard)],
         _ => Vec::new(),
     }
 }

@@ -140,7 +140,7 @@ fn add<D>(phone: &Phone<D>, all: &mut Output, target: &Target, output: Output) {
         Target::File(path) | Target::Append(path) => {
             all.stderr.extend(output.stderr);
             let mut state = phone.state();
-            let old = state.files.get(path).cloned().unwrap_or_default();
+            let old = state.kept.files.get(path).cloned().unwrap_or_default();
             let mut content = if matches!(target, Target::Append(_)) {
                 old.content.to_vec()
             } else {
@@ -148,7 +148,7 @@ fn add<D>(phone: &Phone<D>, all: &mut Output, target: &Target, output: Output) {
             };
             content.extend(output.stdout);
             let (content, mode) = (content.into(), 0o100_644);
-            if let Err(reason) = state.files.put(
+            if let Err(reason) = state.kept.files.put(
                 path,
                 File {
                     content,

@@ -46,7 +46,7 @@ pub(super) async fn screencap<D: Device>(phone: &Phone<D>, words: &[&str]) -> Ou
         return Output::show(picture);
     };
     let (content, mode) = (picture, 0o100_644);
-    match phone.state().files.put(
+    match phone.state().kept.files.put(
         path,
         File {
             content,
@@ -118,7 +118,7 @@ fn dumped<D>(phone: &Phone<D>, path: &str, xml: &str) -> Output {
         return Output::say(format!("{xml}{words}"));
     }
     let (content, mode) = (xml.as_bytes().to_vec().into(), 0o100_644);
-    match phone.state().files.put(
+    match phone.state().kept.files.put(
         path,
         File {
             content,

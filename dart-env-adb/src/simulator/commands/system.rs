@@ -59,9 +59,15 @@ fn logcat<D>(phone: &Phone<D>, words: &[&str]) -> Output {
     if !words.contains(&"-d") {
         return Output::fail(1, "only `logcat -d` and `logcat -c` end by themselves");
     }
+    // After `-s` come the tags that are wanted, perhaps with a level.
+    let tags = words.iter().skip_while(|word| **word != "-s").skip(1);
+    let tags: Vec<String> = tags
+        .map(|tag| format!("I/{}:", tag.split(':').next().unwrap_or(tag)))
+        .collect();
+    let wanted = |line: &&String| tags.is_empty() || tags.iter().any(|tag| line.starts_with(tag));
     let state = phone.state();
-    let lines: Vec<_> = state.log_lines().map(|line| format!("{line}\n")).collect();
-    Output::say(lines.concat())
+    let lines = state.log_lines().filter(wanted);
+    Output::say(lines.map(|line| format!("{line}\n")).collect::<String>())
 }
 
 fn settings<D>(phone: &Phone<D>, words: &[&str]) -> Output {
@@ -72,22 +78,22 @@ fn settings<D>(phone: &Phone<D>, words: &[&str]) -> Output {
         }
         ["get", space, key] => {
             let state = phone.state();
-            let value = state.settings.get(&name(space, key));
+            let value = state.kept.settings.get(&name(space, key));
             Output::say(format!("{}\n", value.map_or("null", String::as_str)))
         }
         ["put", space, key, value] => {
             let value = (*value).to_owned();
-            phone.state().settings.insert(name(space, key), value);
+            phone.state().kept.settings.insert(name(space, key), value);
             Output::default()
         }
         ["delete", space, key] => {
-            let removed = phone.state().settings.remove(&name(space, key));
+            let removed = phone.state().kept.settings.remove(&name(space, key));
             Output::say(format!("Deleted {} rows\n", u8::from(removed.is_some())))
         }
         ["list", space] => {
             let state = phone.state();
             let inside = format!("{space}/");
-            let all = state.settings.iter();
+            let all = state.kept.settings.iter();
             let lines = all.filter_map(|(key, value)| {
                 let key = key.strip_prefix(&inside)?;
                 Some(format!("{key}={value}\n"))
@@ -110,10 +116,13 @@ pub(super) async fn dumpsys<D: Device>(phone: &Phone<D>, words: &[&str]) -> Outp
             ))
         }
         ["input", ..] => Output::say(format!("    SurfaceOrientation: {}\n", u8::from(turned))),
-        ["activity", ..] => Output::say(format!(
-            "  mResumedActivity: ActivityRecord{{1 u0 {}/.Main t1}}\n",
-            phone.state().front
-        )),
+        ["activity", ..] => {
+            let state = phone.state();
+            Output::say(format!(
+                "  mResumedActivity: ActivityRecord{{1 u0 {}/{} t1}}\n",
+                state.front, state.activity
+            ))
+        }
         [service, ..] => Output::fail(1, format!("Can't find service: {service}")),
         [] => Output::fail(1, "dumpsys needs a service"),
     }
