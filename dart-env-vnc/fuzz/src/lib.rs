@@ -63,32 +63,31 @@ pub fn client(format: PixelFormat) -> Core {
 /// nothing that a small one does not.
 const SMALL: usize = 1 << 16;
 
-/// Feeds the pieces until there is an error, which is returned. TLS that is to begin counts as begun:
-/// what follows is what it carries.
-pub fn feed<'a>(core: &mut Core, pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<RfbError> {
-    feed_while(core, pieces, |_| true)
+/// Takes all events that there are. Whether TLS began among them: it counts as begun, and what
+/// follows is what it carries. Nothing is taken any more if the screen is large.
+fn drain(core: &mut Core) -> Result<bool, Option<RfbError>> {
+    let mut tls = false;
+    loop {
+        match core.next_event().map_err(Some)? {
+            Some(Event::StartTls { .. }) => {
+                core.tls_started();
+                tls = true;
+            }
+            Some(Event::Connected(init)) if init.size.area() > SMALL => return Err(None),
+            Some(_) => {}
+            None => return Ok(tls),
+        }
+    }
 }
 
-/// Like [`feed`], as long as what the client sends is `wanted`.
-fn feed_while<'a>(
-    core: &mut Core,
-    pieces: impl IntoIterator<Item = &'a [u8]>,
-    wanted: impl Fn(&[u8]) -> bool,
-) -> Option<RfbError> {
+/// Feeds the pieces until there is an error, which is returned.
+pub fn feed<'a>(core: &mut Core, pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<RfbError> {
     for piece in pieces {
         core.input().extend_from_slice(piece);
-        loop {
-            match core.next_event() {
-                Ok(Some(Event::StartTls { .. })) => core.tls_started(),
-                Ok(Some(Event::Connected(init))) if init.size.area() > SMALL => return None,
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(error) => return Some(error),
-            }
+        if let Err(end) = drain(core) {
+            return end;
         }
-        if !wanted(&core.take_output()) {
-            return None;
-        }
+        core.take_output();
     }
     None
 }
@@ -123,20 +122,32 @@ fn caller(mode: u8) -> Core {
     Core::with_login(login, offer)
 }
 
-/// Longest part of a stream that is fed byte by byte: a handshake with the largest prime.
-const HANDSHAKE: usize = 2048;
+/// What the client says when it has chosen Apple's security type; the type in the layout of 3.3.
+const APPLE: (&[u8], &[u8]) = (&[30], &[0, 0, 0, 30]);
 
-/// What the client says when it has chosen Apple's security type.
-const APPLE: &[u8] = &[30];
-
+/// Byte by byte until the security type is chosen and, where it may, TLS has begun: Apple's type
+/// has to be seen before it is gone through, and nothing may follow in clear what TLS begins with.
 fn shake(data: &[u8], mode: u8, apple: bool) -> Option<RfbError> {
+    if !apple && data.get(12..16) == Some(APPLE.1) {
+        return None;
+    }
     let mut core = caller(mode);
-    // Byte by byte where TLS may begin, which nothing may follow in clear, and where Apple's type
-    // may be chosen, which has to be seen before it is gone through.
-    let bytewise = mode & 4 != 0 || mode & 3 == 3;
-    let (head, rest) = data.split_at(if bytewise { HANDSHAKE } else { 0 }.min(data.len()));
-    let pieces = head.chunks(1).chain([rest]);
-    feed_while(&mut core, pieces, |said| apple || said != APPLE)
+    for (at, byte) in data.iter().enumerate() {
+        core.input().extend_from_slice(&[*byte]);
+        let tls = match drain(&mut core) {
+            Ok(tls) => tls,
+            Err(end) => return end,
+        };
+        let said = core.take_output();
+        if !apple && said == APPLE.0 {
+            return None;
+        }
+        let chosen = said.len() == 1 || at >= 300;
+        if tls || (chosen && mode & 4 == 0) {
+            return feed(&mut core, [&data[at + 1..]]);
+        }
+    }
+    None
 }
 
 /// A server's bytes from the first one on; the last byte chooses the client. Apple's type is

@@ -179,7 +179,8 @@ async fn a_script_that_never_ends_meets_its_deadline() {
     let desktop = Desktop::start(&DesktopConfig::default(), BLANK)
         .await
         .unwrap();
-    let deadline = Duration::from_millis(300);
+    // Long enough for an answer on a machine that is busy.
+    let deadline = Duration::from_secs(2);
     let devtools = desktop.devtools_address();
     let mut cdp = Cdp::connect(devtools, Duration::from_secs(10))
         .await
@@ -344,9 +345,10 @@ async fn the_clipboard_goes_both_ways() {
     let theirs = "\u{3b1}\u{3b2}\n\u{df}";
     let fill = format!("t.value = {theirs:?}; t.focus(); t.select(); 1");
     cdp.evaluate(&fill).await.unwrap();
-    device.perform(&hotkey("c")).await.unwrap();
+    let start = Instant::now();
     while device.clipboard().as_deref() != Some(theirs) {
         assert!(start.elapsed() < GONE_WITHIN, "{:?}", device.clipboard());
+        device.perform(&hotkey("c")).await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // The next episode does not find what this one has copied. The key after the paste comes after
