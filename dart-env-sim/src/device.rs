@@ -76,6 +76,13 @@ impl SimDevice {
         Ok(&self.ui)
     }
 
+    /// What is on the screen, to be changed.
+    pub(crate) fn ui_mut(&mut self) -> Result<&mut Ui, SimError> {
+        self.check_open()?;
+        self.shown = None;
+        Ok(&mut self.ui)
+    }
+
     /// `action` with its points moved from logical pixels to the middle of their screen pixels.
     pub(crate) fn enlarge(&self, action: Action) -> Action {
         let (scale, Size { width, height }) = (self.scale as i32, self.spec.screen);

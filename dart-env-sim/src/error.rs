@@ -16,6 +16,8 @@ pub(crate) enum SimError {
     Family(String, String),
     #[error("no layout of \"{0}\" found for this split and screen")]
     Layout(&'static str),
+    #[error("apps need a phone: device has to be \"phone\"")]
+    NoPhone,
     #[error("the device is closed")]
     Closed,
     #[error("no task is set up")]
@@ -25,9 +27,11 @@ pub(crate) enum SimError {
 impl SimError {
     const fn kind(&self) -> ErrorKind {
         match self {
-            Self::Screen(..) | Self::Grid(_) | Self::RandomWords(_) | Self::Family(..) => {
-                ErrorKind::Config
-            }
+            Self::Screen(..)
+            | Self::Grid(_)
+            | Self::RandomWords(_)
+            | Self::NoPhone
+            | Self::Family(..) => ErrorKind::Config,
             Self::Layout(_) => ErrorKind::Internal,
             Self::Closed | Self::NoTask => ErrorKind::Misuse,
         }
@@ -35,7 +39,7 @@ impl SimError {
 
     const fn operation(&self) -> &'static str {
         match self {
-            Self::Screen(..) | Self::Grid(_) | Self::RandomWords(_) => "configure",
+            Self::Screen(..) | Self::Grid(_) | Self::RandomWords(_) | Self::NoPhone => "configure",
             Self::Family(..) | Self::Layout(_) => "set up",
             Self::Closed => "use",
             Self::NoTask => "judge",

@@ -35,6 +35,8 @@
 //! | `delete-item` (phone) | `delete "milk"` | 2 |
 //! | `find-item` (phone) | `find "plum"` | 1-3 |
 //!
+//! [`apps`] has another phone, with a home screen and apps over a system that can be looked into.
+//!
 //! # Example
 //!
 //! ```
@@ -56,6 +58,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod apps;
 mod canvas;
 mod config;
 mod device;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod apps;
 mod conformance;
 mod episodes;
 mod golden;
