@@ -1,8 +1,12 @@
 //! [`OwnServer`]: an ADB server on a private port.
+//!
+//! The usual way to end a process with the one that started it, a parent-death signal, needs unsafe
+//! code between fork and exec. So a small shell script, `own_server.sh`, becomes the server and
+//! leaves a watcher behind that holds a pipe from this process.
 
 use std::{
     net::TcpListener,
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -20,18 +24,27 @@ use crate::{
 
 /// Longest start of the server; it makes a key first.
 const START: Duration = Duration::from_secs(20);
+/// Longest wait for the watcher to remove the folder.
+const CLEANING: Duration = Duration::from_secs(5);
+/// What becomes the server, and ends it with the owner.
+const SCRIPT: &str = include_str!("own_server.sh");
+/// Exit codes of a shell that cannot become a program.
+const NO_PROGRAM: [i32; 2] = [126, 127];
 /// Ports tried. Somebody may take one between the choice and the start.
 const ATTEMPTS: usize = 5;
 
 /// An ADB server that was started for its owner alone: on a free port of the loopback interface, with
 /// keys of its own, looking for no USB devices and no emulators. It is ended, by its process id, when
-/// this is dropped. The server that the command `adb` uses is not touched.
+/// this is dropped, and also when the owner ends without dropping anything, such as by SIGKILL; its
+/// folder goes with it. A Ctrl-C at the terminal reaches the owner alone. The server that the
+/// command `adb` uses is not touched.
 #[derive(Debug)]
 pub struct OwnServer {
-    // Killed when dropped.
+    // Killed when dropped. Its standard input is the watcher's pipe and lasts as long.
     child: Child,
     server: AdbServer,
-    home: tempfile::TempDir,
+    /// Removed by the watcher.
+    home: PathBuf,
 }
 
 impl OwnServer {
@@ -59,9 +72,14 @@ impl OwnServer {
         let home = tempfile::Builder::new().prefix("dart-adb-").tempdir()?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let log = std::fs::File::create(home.path().join("server.log"))?;
-        let mut command = Command::new(program);
+        let mut command = Command::new("sh");
         command
+            .args(["-c", SCRIPT, "dart-adb"])
+            .arg(home.path())
+            .arg(program)
             .args(["-P", &port.to_string(), "nodaemon", "server"])
+            // A group of its own: Ctrl-C would end it before its owner is done with it.
+            .process_group(0)
             .env("HOME", home.path())
             .env("ANDROID_USER_HOME", home.path())
             .env("TMPDIR", home.path())
@@ -70,33 +88,32 @@ impl OwnServer {
             .env("ADB_USB", "0")
             .env_remove("ADB_SERVER_SOCKET")
             .env_remove("ADB_VENDOR_KEYS")
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(log)
             .kill_on_drop(true);
-        let child = command.spawn().map_err(|error| {
-            let program = program.display();
-            AdbError::Config(format!(
-                "cannot start {program}: {error}; install the package adb"
-            ))
-        })?;
+        let spawned = command.spawn();
+        let child = spawned.map_err(|error| not_started(program, &error.to_string()))?;
         let server = AdbServer::new("127.0.0.1", port);
         let mut own = Self {
             child,
             server,
-            home,
+            home: home.keep(),
         };
-        own.answers().await?;
+        own.answers(program).await?;
         Ok(own)
     }
 
-    async fn answers(&mut self) -> Result<(), AdbError> {
+    async fn answers(&mut self, program: &Path) -> Result<(), AdbError> {
         let deadline = Instant::now() + START;
         while Instant::now() < deadline {
             if self.server.version().await.is_ok() {
                 return Ok(());
             }
-            if self.child.try_wait()?.is_some() {
+            if let Some(status) = self.child.try_wait()? {
+                if status.code().is_some_and(|code| NO_PROGRAM.contains(&code)) {
+                    return Err(not_started(program, "there is no such program"));
+                }
                 return Err(AdbError::Ended("its start: is the port taken?"));
             }
             sleep(Duration::from_millis(20)).await;
@@ -114,17 +131,34 @@ impl OwnServer {
         self.server.clone().with_timeouts(timeouts)
     }
 
-    /// The folder with its keys and its log, `server.log`; `HOME` for the command `adb` if it is to use this server.
-    pub fn home(&self) -> &Path {
-        self.home.path()
+    /// Its process id; `None` once it is known to have ended.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
     }
 
-    /// Ends it and waits until it is gone.
+    /// The folder with its keys and its log, `server.log`; `HOME` for the command `adb` if it is to use this server.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// Ends it and waits until it and its folder are gone.
     ///
     /// # Errors
     /// [`Disconnected`](dart_core::ErrorKind::Disconnected) if the system cannot end it.
     pub async fn stop(mut self) -> Result<()> {
         let killed = self.child.kill().await;
-        killed.map_err(|error| AdbError::from(error).at("stop server"))
+        killed.map_err(|error| AdbError::from(error).at("stop server"))?;
+        let deadline = Instant::now() + CLEANING;
+        while self.home.exists() && Instant::now() < deadline {
+            sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
     }
+}
+
+fn not_started(program: &Path, why: &str) -> AdbError {
+    let program = program.display();
+    AdbError::Config(format!(
+        "cannot start {program}: {why}; install the package adb"
+    ))
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(feature = "adb")]
+mod adb_phone;
 mod broken;
 mod durable;
 mod mistakes;
