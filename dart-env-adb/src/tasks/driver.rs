@@ -10,7 +10,7 @@ use dart_core::{Action, Demonstrator, EpisodeEnd, Result, Reward, Task, TaskDriv
 
 use super::{
     checks, expert,
-    format::AndroidTask,
+    format::{AndroidTask, Move},
     log_reward::{LogRules, LogSum},
     snapshot::SnapshotHook,
     steps::{is_in_front, run, take},
@@ -22,8 +22,9 @@ use crate::{device::AdbDevice, error::AdbError, quote};
 /// task travels in [`Task::params`], as [`AndroidTask::task`] puts it there.
 ///
 /// The expert does its moves in order: a move counts as done when an action was taken after it was
-/// asked for. After another action than that it may be lost; it then has no idea, or goes on with
-/// the next move if what that is about is on the screen.
+/// asked for. After an action that it was not asked for it looks whether the task is solved by now,
+/// taps a field anew before it types, and begins again from the home screen if what the next move is
+/// about cannot be seen.
 #[derive(Clone, Debug, Default)]
 pub struct AndroidDriver {
     snapshot: Option<SnapshotHook>,
@@ -39,8 +40,10 @@ struct Present {
     began: Instant,
     /// The expert's moves that were done.
     moves: usize,
-    /// Whether the next one was asked for.
-    asked: bool,
+    /// How many will have been once the action that it was asked for is taken.
+    asked: Option<usize>,
+    /// Whether the last action was one that it was not asked for.
+    strayed: bool,
 }
 
 impl AndroidDriver {
@@ -69,7 +72,8 @@ impl Present {
             rules: compiled.transpose()?,
             began: Instant::now(),
             moves: 0,
-            asked: false,
+            asked: None,
+            strayed: false,
             task,
         })
     }
@@ -96,6 +100,30 @@ impl Present {
         }
         let log = run(device.target(), &line).await?;
         Ok(Some((rules, rules.read(&log))))
+    }
+
+    /// What the expert does next, and how many of its moves will have been done then.
+    async fn next_move(&self, device: &AdbDevice) -> Result<Option<(Action, usize)>> {
+        let moves = &self.task.expert;
+        if moves.is_empty() {
+            return Ok(None);
+        }
+        let mut at = self.moves;
+        if self.strayed {
+            if self.solved(device, &EpisodeEnd::default()).await? {
+                return Ok(Some((Action::Done, moves.len())));
+            }
+            // The keyboard may be somebody else's now.
+            at -= usize::from(at > 0 && matches!(moves.get(at), Some(Move::Type(_))));
+        }
+        let Some(next) = moves.get(at) else {
+            return Ok(Some((Action::Done, at)));
+        };
+        Ok(match expert::action(next, &self.values, device).await? {
+            Some(action) => Some((action, at + 1)),
+            None if self.strayed => Some((Action::NavigateHome, 0)),
+            None => None,
+        })
     }
 
     /// Whether the episode has left where it takes place, or taken too long.
@@ -133,7 +161,9 @@ impl TaskDriver<AdbDevice> for AndroidDriver {
 
     async fn ended(&mut self, device: &mut AdbDevice) -> Result<bool> {
         if let Some(present) = &mut self.present {
-            present.moves += usize::from(std::mem::take(&mut present.asked));
+            let done = present.asked.take();
+            present.strayed = done.is_none();
+            present.moves = done.unwrap_or(present.moves);
         }
         let present = self.present()?;
         if present.is_over(device).await? {
@@ -172,15 +202,10 @@ impl TaskDriver<AdbDevice> for AndroidDriver {
 #[async_trait]
 impl Demonstrator<AdbDevice> for AndroidDriver {
     async fn expert_action(&mut self, device: &mut AdbDevice) -> Result<Option<Action>> {
-        let present = self.present()?;
-        let moves = &present.task.expert;
-        let action = match moves.get(present.moves) {
-            Some(next) => expert::action(next, &present.values, device).await?,
-            None if moves.is_empty() => None,
-            None => Some(Action::Done),
-        };
+        let next = self.present()?.next_move(device).await?;
+        let (action, moves) = next.unzip();
         if let Some(present) = &mut self.present {
-            present.asked = action.is_some();
+            present.asked = moves;
         }
         Ok(action)
     }

@@ -147,6 +147,17 @@ expert = [{ tap = "a <b> & \"c\"" }, { type = "hi" }, "enter", { answer = "1" },
             }
             assert!(!driver.ended(&mut device).await.unwrap());
         }
+        // An action of somebody else: what cannot be seen is looked for from the home screen.
+        assert!(!driver.ended(&mut device).await.unwrap());
+        let action = driver.expert_action(&mut device).await.unwrap();
+        assert_eq!(action, Some(Action::NavigateHome));
+        assert!(!driver.ended(&mut device).await.unwrap());
+        let tap = driver.expert_action(&mut device).await.unwrap();
+        assert_eq!(tap, Some(Action::Tap { at: target }));
+        assert!(!driver.ended(&mut device).await.unwrap());
+        // Typing begins with the field.
+        assert!(!driver.ended(&mut device).await.unwrap());
+        assert_eq!(driver.expert_action(&mut device).await.unwrap(), tap);
     });
 }
 
