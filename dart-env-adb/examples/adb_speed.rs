@@ -9,16 +9,16 @@
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
+#[path = "common/still.rs"]
+mod still;
+
 use std::{
     path::Path,
     process::Stdio,
     time::{Duration, Instant},
 };
 
-use async_trait::async_trait;
-use dart_core::{
-    Action, ActionSet, Device, DeviceSpec, Frame, Observation, Result, ScreenPx, Size,
-};
+use dart_core::{Action, Device, Result, ScreenPx, Size};
 use dart_env_adb::{
     AdbConfig, AdbDevice, OwnServer,
     client::{AdbTarget, WaitFor},
@@ -26,49 +26,8 @@ use dart_env_adb::{
     simulator::{Options, Simulator},
     wire::screencap,
 };
-use rand::{RngCore, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use still::Still;
 use tokio::process::Command;
-
-/// A screen that never changes.
-#[derive(Debug)]
-struct Still(DeviceSpec, Frame);
-
-impl Still {
-    fn new(screen: Size) -> Result<Self> {
-        // Noise in blocks: neither trivial for PNG nor hopeless.
-        let mut noise = vec![0; screen.area() / 16];
-        ChaCha8Rng::seed_from_u64(7).fill_bytes(&mut noise);
-        let rgb: Vec<u8> = (0..screen.area() * 3)
-            .map(|at| noise[at / 48 % noise.len()])
-            .collect();
-        let spec = DeviceSpec::new("still", screen, ActionSet::PHONE);
-        Ok(Self(spec, Frame::new(screen, rgb)?))
-    }
-}
-
-#[async_trait]
-impl Device for Still {
-    fn spec(&self) -> &DeviceSpec {
-        &self.0
-    }
-
-    async fn screenshot(&mut self) -> Result<Observation> {
-        Ok(Observation::of(self.1.clone()))
-    }
-
-    async fn perform(&mut self, _: &Action) -> Result<()> {
-        Ok(())
-    }
-
-    async fn recover(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    async fn close(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
 
 /// Median and ninth decile of `rounds` runs, after one that warms up.
 async fn timed<F: Future<Output = Result<()>>>(

@@ -6,6 +6,10 @@ use dart_core::{Error, ErrorKind};
 pub(crate) enum AdbError {
     #[error("a service name has 1 to 65,535 bytes, not {0}")]
     ServiceLength(usize),
+    #[error("a NUL byte in it would end a service name or a path early on the device")]
+    Nul,
+    #[error("a path on the device has at most 1,024 bytes, not {0}")]
+    PathLength(usize),
     #[error("a packet holds at most 4,294,967,295 bytes, not {0}")]
     PacketLength(usize),
     #[error("the reply begins with {0:?}, which is neither OKAY nor FAIL")]
@@ -22,6 +26,8 @@ pub(crate) enum AdbError {
     Malformed { what: &'static str, found: String },
     #[error("{what} is longer than {limit} bytes")]
     TooLong { what: &'static str, limit: usize },
+    #[error("more than {1} {0}")]
+    TooMany(&'static str, usize),
     #[error("no ADB server answers at {address}: {reason}; start one, or correct the address")]
     NoServer { address: String, reason: String },
     #[error("the connection broke: {0}")]
@@ -34,6 +40,8 @@ pub(crate) enum AdbError {
     Offline,
     #[error("the device has not allowed this computer: unlock it and accept the key ({0})")]
     NotAllowed(String),
+    #[error("the ADB server may not open the USB device: see its udev rules and groups ({0})")]
+    NoPermission(String),
     #[error("the ADB server knows no such device: {0}")]
     NotFound(String),
     #[error("the device closed the service")]
@@ -66,6 +74,8 @@ impl AdbError {
     pub(crate) const fn kind(&self) -> ErrorKind {
         match self {
             Self::ServiceLength(_)
+            | Self::Nul
+            | Self::PathLength(_)
             | Self::PacketLength(_)
             | Self::Complete
             | Self::DeviceClosed => ErrorKind::Misuse,
@@ -75,6 +85,7 @@ impl AdbError {
             | Self::ExitLength(_)
             | Self::Malformed { .. }
             | Self::TooLong { .. }
+            | Self::TooMany(..)
             | Self::Command { .. } => ErrorKind::Protocol,
             Self::NoServer { .. }
             | Self::Broken(_)
@@ -83,7 +94,7 @@ impl AdbError {
             | Self::NotFound(_)
             | Self::ServiceClosed => ErrorKind::Disconnected,
             Self::Late(_) => ErrorKind::Timeout,
-            Self::NotAllowed(_) => ErrorKind::Unauthorized,
+            Self::NotAllowed(_) | Self::NoPermission(_) => ErrorKind::Unauthorized,
             Self::Refused(_) | Self::File(_) | Self::Unsupported(_) => ErrorKind::Unsupported,
             Self::Config(_) => ErrorKind::Config,
             Self::InvalidAction(_) => ErrorKind::InvalidAction,
@@ -98,18 +109,29 @@ impl AdbError {
     }
 
     /// What a server's or device's reason to refuse means. The words are those of adb 29 to 35.
-    pub(crate) fn refusal(reason: String) -> Self {
-        if reason.starts_with("device offline") || reason.starts_with("device still connecting") {
+    pub(crate) fn refusal(reason: &str) -> Self {
+        let line = reason.lines().next().unwrap_or_default();
+        // Hostile devices write some of them.
+        let said = excerpt(line.as_bytes(), MAX_REASON);
+        let begins = |starts: &[&str]| starts.iter().any(|start| line.starts_with(start));
+        if begins(&["device offline", "device still connecting"]) {
             Self::Offline
-        } else if reason.contains("unauthorized") || reason.contains("still authorizing") {
-            Self::NotAllowed(reason.lines().next().unwrap_or_default().to_owned())
-        } else if NOT_FOUND.iter().any(|words| reason.contains(words)) {
-            Self::NotFound(reason)
+        } else if line.contains("unauthorized") || line.contains("still authorizing") {
+            Self::NotAllowed(said)
+        } else if line.contains("no permissions") || line.contains("insufficient permissions") {
+            Self::NoPermission(said)
+        } else if begins(&NO_DEVICE) || begins(&["device "]) && line.ends_with("not found") {
+            Self::NotFound(said)
         } else if reason == "closed" {
             Self::ServiceClosed
         } else {
-            Self::Refused(reason)
+            Self::Refused(said)
         }
+    }
+
+    /// What the device's file service gives as its reason.
+    pub(crate) fn file(reason: &str) -> Self {
+        Self::File(excerpt(reason.as_bytes(), MAX_REASON))
     }
 
     pub(crate) fn malformed(what: &'static str, found: impl std::fmt::Display) -> Self {
@@ -124,8 +146,10 @@ impl From<std::io::Error> for AdbError {
     }
 }
 
-/// What servers say of devices that they do not know.
-const NOT_FOUND: [&str; 3] = ["not found", "no devices", "no such device"];
+/// How servers begin to speak of devices that they do not know, besides `device 'x' not found`.
+const NO_DEVICE: [&str; 3] = ["no devices", "no emulators", "no such device"];
+/// Most bytes of a reason that are repeated.
+const MAX_REASON: usize = 400;
 
 /// Result inside this crate.
 pub(crate) type Adb<T> = Result<T, AdbError>;
@@ -138,5 +162,51 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
 /// The first `most` bytes of text of the peer, safe to print.
 pub(crate) fn excerpt(bytes: &[u8], most: usize) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(most)]);
-    text.trim().escape_debug().to_string()
+    let mut all = String::new();
+    for c in text.trim().chars() {
+        if c.is_control() {
+            all.extend(c.escape_default());
+        } else {
+            all.push(c);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_servers_have_their_meaning() {
+        use ErrorKind::{Disconnected, Unauthorized, Unsupported};
+        for (reason, kind) in [
+            ("device offline", Disconnected),
+            ("device offline (no transport)", Disconnected),
+            ("device still connecting", Disconnected),
+            ("device 'x' not found", Disconnected),
+            ("device with transport id '7' not found", Disconnected),
+            ("no such device '127.0.0.1:1'", Disconnected),
+            ("no devices/emulators found", Disconnected),
+            ("closed", Disconnected),
+            ("device unauthorized.\nThis adb server's keys", Unauthorized),
+            ("device still authorizing", Unauthorized),
+            (
+                "insufficient permissions for device: user in plugdev group",
+                Unauthorized,
+            ),
+            // No device is missing here.
+            ("listener 'tcp:1' not found", Unsupported),
+            ("cannot bind listener: Address already in use", Unsupported),
+        ] {
+            assert_eq!(AdbError::refusal(reason).kind(), kind, "{reason}");
+        }
+    }
+
+    #[test]
+    fn reasons_are_short_and_safe_to_print() {
+        let reason = format!("\x1b[2J{}", "x".repeat(60_000));
+        let text = AdbError::refusal(&reason).to_string();
+        assert!(text.len() < 500 && !text.contains('\x1b'), "{text}");
+    }
 }

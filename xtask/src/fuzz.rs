@@ -1,9 +1,11 @@
-//! `fuzz`: the fuzz targets of the RFB client, driven by libFuzzer without cargo-fuzz.
+//! `fuzz`: the fuzz targets of the RFB client and of the ADB parsers, driven by libFuzzer without
+//! cargo-fuzz.
 //!
 //! Coverage comes from LLVM's own pass, which a stable compiler takes through `-C` flags, so neither
 //! a nightly toolchain nor another tool has to be installed; only a C++ compiler, for libFuzzer.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::Stdio,
@@ -13,12 +15,38 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// Targets and where recorded or hand-made inputs for them lie, from the root.
-const TARGETS: &[(&str, &str)] = &[
-    ("handshake", "dart-env-vnc/tests/data/rfb"),
-    ("session", "dart-env-vnc/fuzz/seeds/session"),
-    ("rectangle", "dart-env-vnc/fuzz/seeds/rectangle"),
+/// A target, and where recorded or hand-made inputs for it lie, from the root.
+#[derive(Clone, Copy)]
+struct Target {
+    name: &'static str,
+    seeds: &'static str,
+}
+
+const fn target(name: &'static str, seeds: &'static str) -> Target {
+    Target { name, seeds }
+}
+
+const TARGETS: &[Target] = &[
+    target("handshake", "dart-env-vnc/fuzz/seeds/handshake"),
+    target("apple", "dart-env-vnc/fuzz/seeds/apple"),
+    target("clipboard", "dart-env-vnc/fuzz/seeds/clipboard"),
+    target("session", "dart-env-vnc/fuzz/seeds/session"),
+    target("rectangle", "dart-env-vnc/fuzz/seeds/rectangle"),
+    target("reply", "dart-env-adb/fuzz/seeds/reply"),
+    target("devices", "dart-env-adb/fuzz/seeds/devices"),
+    target("shell", "dart-env-adb/fuzz/seeds/shell"),
+    target("sync", "dart-env-adb/fuzz/seeds/sync"),
+    target("screen", "dart-env-adb/fuzz/seeds/screen"),
+    target("packet", "dart-env-adb/fuzz/seeds/packet"),
+    target("dump", "dart-env-adb/fuzz/seeds/dump"),
 ];
+
+impl Target {
+    /// The crate that it tests, by its folder.
+    fn owner(self) -> &'static str {
+        self.seeds.split('/').next().unwrap_or_default()
+    }
+}
 
 /// The folder in `target/` that this builds in.
 pub(crate) const FOLDER: &str = "fuzz";
@@ -53,9 +81,9 @@ fn parse(arguments: &[String]) -> Result<Options> {
         }
     }
     if let Some(only) = &options.only
-        && !TARGETS.iter().any(|(name, _)| name == only)
+        && !TARGETS.iter().any(|target| target.name == only)
     {
-        let names = TARGETS.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+        let names = TARGETS.iter().map(|t| t.name).collect::<Vec<_>>();
         bail!("no target `{only}`, there are: {}", names.join(", "));
     }
     Ok(options)
@@ -83,14 +111,17 @@ fn host() -> Result<String> {
         .context("rustc does not name its host")
 }
 
-fn build(host: &str) -> Result<PathBuf> {
+/// Builds the targets of a crate and gives the folder with them. All crates share it, and with it
+/// what they both depend on.
+fn build(owner: &str, host: &str) -> Result<PathBuf> {
     let folder = process::target().join(FOLDER);
+    let manifest = format!("{owner}/fuzz/Cargo.toml");
     let arguments = [
         "build",
         "--release",
         "--bins",
         "--manifest-path",
-        "dart-env-vnc/fuzz/Cargo.toml",
+        &manifest,
         "--target",
         host,
     ];
@@ -110,7 +141,8 @@ fn statistic(output: &str, name: &str) -> Option<u64> {
 }
 
 /// Runs one target and gives the number of executions. A finding is an error that names its input.
-fn fuzz(program: &Path, (name, seeds): (&str, &str), seconds: u64) -> Result<u64> {
+fn fuzz(program: &Path, target: Target, seconds: u64) -> Result<u64> {
+    let Target { name, seeds } = target;
     let home = process::target().join("fuzz-found").join(name);
     let corpus = home.join("corpus");
     fs::create_dir_all(&corpus).with_context(|| format!("cannot make {}", corpus.display()))?;
@@ -118,7 +150,7 @@ fn fuzz(program: &Path, (name, seeds): (&str, &str), seconds: u64) -> Result<u64
     command
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-artifact_prefix={}/", home.display()))
-        .args(["-max_len=8192", "-timeout=10", "-rss_limit_mb=1024"])
+        .args(["-max_len=12288", "-timeout=10", "-rss_limit_mb=1024"])
         .args(["-print_final_stats=1", "-verbosity=1"])
         .arg(&corpus)
         .arg(seeds)
@@ -145,18 +177,22 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         println!("skipped: {why}");
         return Ok(());
     }
-    let programs = build(&host()?)?;
-    let chosen = TARGETS
-        .iter()
-        .filter(|(name, _)| options.only.as_deref().is_none_or(|only| only == *name))
-        .collect::<Vec<_>>();
+    let is_chosen = |target: &&Target| {
+        let only = options.only.as_deref();
+        only.is_none_or(|only| only == target.name)
+    };
+    let chosen = TARGETS.iter().filter(is_chosen).collect::<Vec<_>>();
+    let host = host()?;
+    let owners = chosen.iter().map(|target| target.owner());
+    let mut programs = PathBuf::new();
+    for owner in owners.collect::<BTreeSet<_>>() {
+        programs = build(owner, &host)?;
+    }
     let seconds = (options.seconds / chosen.len() as u64).max(1);
     for target in chosen {
-        let executions = fuzz(&programs.join(target.0), *target, seconds)?;
-        println!(
-            "{}: {executions} executions in {seconds} s, nothing found",
-            target.0
-        );
+        let name = target.name;
+        let executions = fuzz(&programs.join(name), *target, seconds)?;
+        println!("{name}: {executions} executions in {seconds} s, nothing found");
     }
     Ok(())
 }
@@ -178,6 +214,19 @@ mod tests {
             Some(12_345)
         );
         assert_eq!(statistic(text, "stat::no_such_thing"), None);
+    }
+
+    #[test]
+    fn every_target_has_a_name_of_its_own_and_seeds() {
+        let names: BTreeSet<_> = TARGETS.iter().map(|target| target.name).collect();
+        assert_eq!(names.len(), TARGETS.len());
+        for target in TARGETS {
+            let seeds = process::root().join(target.seeds);
+            let seeds = fs::read_dir(&seeds).map(Iterator::count).unwrap_or(0);
+            assert!(seeds > 0, "{} has no seeds", target.name);
+            let source = format!("{}/fuzz/fuzz_targets/{}.rs", target.owner(), target.name);
+            assert!(process::root().join(&source).is_file(), "{source}");
+        }
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! One connection to the server, with a deadline.
 
-use std::{future::Future, io, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::TcpStream,
-    time::{Instant, timeout_at},
+    net::{TcpSocket, TcpStream, lookup_host},
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::server::AdbServer;
@@ -16,6 +16,9 @@ use crate::{
 
 /// Bytes read ahead. Larger reads go around the buffer.
 const BUFFER: usize = 64 << 10;
+/// Bytes that may wait in the system, as far as it allows. A server passes on packets of a mebibyte
+/// and asks the device for the next one once it is rid of the last.
+const ROOM: u32 = 2 << 20;
 
 /// A connection that serves one call. Its deadline covers everything from the first byte on.
 #[derive(Debug)]
@@ -33,12 +36,12 @@ impl Connection {
             reason: reason.to_string(),
         };
         let deadline = Instant::now() + limit;
-        let connect = TcpStream::connect((server.host(), server.port()));
-        let until = deadline.min(Instant::now() + server.timeouts().connect());
-        let stream = match timeout_at(until, connect).await {
+        let connect = dial(server.host(), server.port());
+        let allowed = limit.min(server.timeouts().connect());
+        let stream = match timeout(allowed, connect).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(no_server(&error)),
-            Err(_) => return Err(AdbError::Late(server.timeouts().connect().as_millis())),
+            Err(_) => return Err(AdbError::Late(allowed.as_millis())),
         };
         stream.set_nodelay(true)?;
         Ok(Self {
@@ -56,12 +59,19 @@ impl Connection {
 
     async fn in_time<T>(
         (limit, deadline): (Duration, Instant),
-        io: impl Future<Output = io::Result<T>>,
+        work: impl Future<Output = T>,
     ) -> Adb<T> {
-        match timeout_at(deadline, io).await {
-            Ok(done) => Ok(done?),
-            Err(_) => Err(AdbError::Late(limit.as_millis())),
+        // Bytes that are always there would be read past any deadline.
+        if Instant::now() >= deadline {
+            return Err(AdbError::Late(limit.as_millis()));
         }
+        let done = timeout_at(deadline, work).await;
+        done.map_err(|_| AdbError::Late(limit.as_millis()))
+    }
+
+    /// Other work that belongs to the call.
+    pub(crate) async fn until_deadline<T>(&self, work: impl Future<Output = T>) -> Adb<T> {
+        Self::in_time(self.times(), work).await
     }
 
     const fn times(&self) -> (Duration, Instant) {
@@ -69,22 +79,27 @@ impl Connection {
     }
 
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Adb<()> {
-        Self::in_time(self.times(), self.stream.get_mut().write_all(bytes)).await
+        let times = self.times();
+        Ok(Self::in_time(times, self.stream.get_mut().write_all(bytes)).await??)
     }
 
     /// Asks for a service and reads the first reply.
     pub(crate) async fn request(&mut self, service: &str, expect: Expect) -> Adb<Vec<u8>> {
-        let bytes = smart_socket::request(service);
-        let bytes = bytes.map_err(|_| AdbError::ServiceLength(service.len()))?;
+        let bytes = smart_socket::encode(service)?;
         self.write(&bytes).await?;
         self.reply(expect).await
     }
 
     /// Reads a reply; a refusal is an error.
     pub(crate) async fn reply(&mut self, expect: Expect) -> Adb<Vec<u8>> {
-        let mut reader = ReplyReader::new(expect);
+        self.resume(&mut ReplyReader::new(expect)).await
+    }
+
+    /// Reads what `reader` still misses of a reply. A dropped call loses nothing: what has come is in
+    /// `reader`.
+    pub(crate) async fn resume(&mut self, reader: &mut ReplyReader) -> Adb<Vec<u8>> {
         loop {
-            let bytes = Self::in_time(self.times(), self.stream.fill_buf()).await?;
+            let bytes = Self::in_time(self.times(), self.stream.fill_buf()).await??;
             if bytes.is_empty() {
                 return Err(AdbError::Ended("a reply"));
             }
@@ -94,14 +109,14 @@ impl Connection {
                 None => {}
                 Some(Reply::Okay) => return Ok(Vec::new()),
                 Some(Reply::Value(value)) => return Ok(value),
-                Some(Reply::Fail(reason)) => return Err(AdbError::refusal(reason)),
+                Some(Reply::Fail(reason)) => return Err(AdbError::refusal(&reason)),
             }
         }
     }
 
     /// Gives the bytes that are there (none at the end) to `take`, which says how many it has used.
     pub(crate) async fn feed<T>(&mut self, take: impl FnOnce(&[u8]) -> Adb<(usize, T)>) -> Adb<T> {
-        let bytes = Self::in_time(self.times(), self.stream.fill_buf()).await?;
+        let bytes = Self::in_time(self.times(), self.stream.fill_buf()).await??;
         let (taken, value) = take(bytes)?;
         self.stream.consume(taken);
         Ok(value)
@@ -109,22 +124,38 @@ impl Connection {
 
     pub(crate) async fn read_exact(&mut self, bytes: &mut [u8], what: &'static str) -> Adb<()> {
         let times = self.times();
-        match Self::in_time(times, self.stream.read_exact(bytes)).await {
-            Ok(_) => Ok(()),
-            Err(AdbError::Broken(_)) => Err(AdbError::Ended(what)),
-            Err(error) => Err(error),
-        }
+        let read = Self::in_time(times, self.stream.read_exact(bytes)).await?;
+        read.map_err(|_| AdbError::Ended(what))?;
+        Ok(())
     }
 
     /// Appends everything up to the end of the service, at most `limit` bytes.
     pub(crate) async fn read_to_end(&mut self, bytes: &mut Vec<u8>, limit: usize) -> Adb<()> {
         let times = self.times();
-        let mut bounded = (&mut self.stream).take(limit as u64 + 1);
-        let read = Self::in_time(times, bounded.read_to_end(bytes)).await?;
+        let mut bounded = (&mut self.stream).take((limit as u64).saturating_add(1));
+        let read = Self::in_time(times, bounded.read_to_end(bytes)).await??;
         if read > limit {
             let what = "what the device sends";
             return Err(AdbError::TooLong { what, limit });
         }
         Ok(())
     }
+}
+
+/// Connects to the first address of `host` that answers.
+async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in lookup_host((host, port)).await? {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        // Before connecting, when the two ends agree how large a window can be. Only a wish.
+        let _ = socket.set_recv_buffer_size(ROOM);
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }

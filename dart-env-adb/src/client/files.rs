@@ -3,7 +3,7 @@
 //! What a device says never chooses where something is written: a pulled file goes to the path that
 //! the caller gives, through a new file beside it, and names in listings are single components.
 
-use std::path::Path;
+use std::{path::Path, time::SystemTime};
 
 use dart_core::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,9 +31,7 @@ impl Files {
     }
 
     async fn ask(&mut self, request: Request, path: &str) -> Adb<()> {
-        let bytes = request.encode(path);
-        let bytes = bytes.map_err(|_| AdbError::PacketLength(path.len()))?;
-        self.connection.write(&bytes).await
+        self.connection.write(&request.bytes(path)?).await
     }
 
     /// The next message; a failure is an error.
@@ -51,7 +49,7 @@ impl Files {
                 .await?;
             match message {
                 None => {}
-                Some(Message::Fail(reason)) => return Err(AdbError::File(reason)),
+                Some(Message::Fail(reason)) => return Err(AdbError::file(&reason)),
                 Some(message) => return Ok(message),
             }
         }
@@ -72,7 +70,8 @@ fn unexpected(message: &Message) -> AdbError {
 }
 
 impl AdbTarget {
-    /// Kind, size and time of a file; a [`Stat`] of zeros if there is none.
+    /// Kind, size and time of a file; a [`Stat`] of zeros if there is none or it may not be looked at.
+    /// A link is not followed.
     ///
     /// # Errors
     /// As [`state`](Self::state).
@@ -98,18 +97,16 @@ impl AdbTarget {
             let mut files = Files::open(self, Reader::listing()).await?;
             files.ask(Request::List, remote).await?;
             let mut entries = Vec::new();
-            loop {
+            // The two that every folder has count as well: a device may send them for ever.
+            for _ in 0..MAX_ENTRIES + 3 {
                 match files.next().await? {
                     Message::Done => return Ok(entries),
                     Message::Entry(entry) if matches!(entry.name.as_str(), "." | "..") => {}
                     Message::Entry(entry) => entries.push(entry),
                     other => return Err(unexpected(&other)),
                 }
-                if entries.len() > MAX_ENTRIES {
-                    let (what, limit) = ("a folder", MAX_ENTRIES);
-                    return Err(AdbError::TooLong { what, limit });
-                }
             }
+            Err(AdbError::TooMany("entries of a folder", MAX_ENTRIES))
         };
         self.explain("list", list.await)
     }
@@ -139,21 +136,21 @@ impl AdbTarget {
     /// # Errors
     /// [`Storage`](dart_core::ErrorKind::Storage) if `local` cannot be written, and as
     /// [`pull`](Self::pull).
+    ///
+    /// # Cancel safety
+    /// A dropped call leaves no part of the file behind.
     pub async fn pull_to(&self, remote: &str, local: &Path, limit: usize) -> Result<usize> {
         let pulled = self.pull_into(remote, local, limit).await;
         self.explain("pull", pulled)
     }
 
     async fn pull_into(&self, remote: &str, local: &Path, limit: usize) -> Adb<usize> {
-        let storage = |error: &dyn ToString| {
-            AdbError::LocalFile(local.display().to_string(), error.to_string())
-        };
         let folder = match local.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        let part = tempfile::NamedTempFile::new_in(folder).map_err(|e| storage(&e))?;
-        let copy = part.reopen().map_err(|e| storage(&e))?;
+        let part = tempfile::NamedTempFile::new_in(folder).map_err(|e| storage(local, &e))?;
+        let copy = part.reopen().map_err(|e| storage(local, &e))?;
         let mut file = tokio::fs::File::from_std(copy);
         let mut files = Files::open(self, Reader::default()).await?;
         files.ask(Request::Recv, remote).await?;
@@ -161,39 +158,44 @@ impl AdbTarget {
         while let Some(piece) = files.piece().await? {
             length += piece.len();
             bounded(length, limit)?;
-            file.write_all(&piece).await.map_err(|e| storage(&e))?;
+            let written = files.connection.until_deadline(file.write_all(&piece));
+            written.await?.map_err(|e| storage(local, &e))?;
         }
-        file.flush().await.map_err(|e| storage(&e))?;
-        part.persist(local).map_err(|e| storage(&e.error))?;
+        let written = files.connection.until_deadline(file.flush()).await?;
+        written.map_err(|e| storage(local, &e))?;
+        part.persist(local).map_err(|e| storage(local, &e.error))?;
         Ok(length)
     }
 
-    /// Writes `content` to a file of the device, with permissions `mode` (such as 0o644).
+    /// Writes `content` to a file of the device, with permissions `mode` (such as 0o644) and the
+    /// present time. After an error the device may hold a part of it.
     ///
     /// # Errors
     /// [`Unsupported`](dart_core::ErrorKind::Unsupported) if the device cannot write it, and as
     /// [`state`](Self::state).
     pub async fn push(&self, content: &[u8], remote: &str, mode: u32) -> Result<()> {
-        let pushed = self.push_from(&mut &content[..], remote, mode).await;
+        let kind = (mode, seconds(SystemTime::now()));
+        let pushed = self.push_from(&mut &content[..], remote, kind).await;
         self.explain("push", pushed)
     }
 
-    /// Writes the local file `local` to a file of the device.
+    /// Writes the local file `local`, with its time, to a file of the device.
     ///
     /// # Errors
-    /// [`Storage`](dart_core::ErrorKind::Storage) if `local` cannot be read, and as
-    /// [`push`](Self::push).
+    /// [`Storage`](dart_core::ErrorKind::Storage) if `local` cannot be read or is no regular file, and
+    /// as [`push`](Self::push).
     pub async fn push_file(&self, local: &Path, remote: &str, mode: u32) -> Result<()> {
+        let limit = self.server.timeouts().transfer();
         let pushed = async {
-            let name = || local.display().to_string();
-            let file = tokio::fs::File::open(local).await;
-            let mut file = file.map_err(|e| AdbError::LocalFile(name(), e.to_string()))?;
-            self.push_from(&mut file, remote, mode).await
+            let opened = tokio::time::timeout(limit, open_regular(local)).await;
+            let late = |_| AdbError::Late(limit.as_millis());
+            let (mut file, time) = opened.map_err(late)??;
+            self.push_from(&mut file, remote, (mode, time)).await
         };
         self.explain("push", pushed.await)
     }
 
-    async fn push_from<R>(&self, content: &mut R, remote: &str, mode: u32) -> Adb<()>
+    async fn push_from<R>(&self, content: &mut R, remote: &str, (mode, time): (u32, u32)) -> Adb<()>
     where
         R: tokio::io::AsyncRead + Unpin + Send,
     {
@@ -201,26 +203,53 @@ impl AdbTarget {
         let kind_and_permissions = 0o100_000 | (mode & 0o7777);
         let path = format!("{remote},{kind_and_permissions}");
         files.ask(Request::Send, &path).await?;
-        let mut piece = vec![0; MAX_DATA];
+        // The piece lies behind room for its header, so that both are written at once.
+        let mut piece = vec![0; sync::DATA_HEADER + MAX_DATA];
         loop {
-            let length = fill(content, &mut piece).await?;
+            let filled = fill(content, &mut piece[sync::DATA_HEADER..]);
+            let length = files.connection.until_deadline(filled).await??;
             if length == 0 {
                 break;
             }
-            let sent = files.connection.write(&sync::data(&piece[..length])).await;
-            if let Err(AdbError::Broken(why)) = sent {
+            piece[..sync::DATA_HEADER].copy_from_slice(&sync::data_header(length));
+            let bytes = &piece[..sync::DATA_HEADER + length];
+            let sent = files.connection.write(bytes).await;
+            if matches!(sent, Err(AdbError::Broken(_))) {
                 // The device stops listening when it has a reason, and says which.
                 files.next().await?;
-                return Err(AdbError::Broken(why));
             }
             sent?;
         }
-        files.connection.write(&sync::done(0)).await?;
+        files.connection.write(&sync::done(time)).await?;
         match files.next().await? {
             Message::Okay => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
+}
+
+fn storage(path: &Path, error: &dyn ToString) -> AdbError {
+    AdbError::LocalFile(path.display().to_string(), error.to_string())
+}
+
+/// Opens a file that has an end, and gives its time. Others, such as a pipe that nobody writes to,
+/// would hold a thread for ever.
+async fn open_regular(path: &Path) -> Adb<(tokio::fs::File, u32)> {
+    let metadata = tokio::fs::metadata(path).await;
+    let metadata = metadata.map_err(|e| storage(path, &e))?;
+    if !metadata.is_file() {
+        return Err(storage(path, &"not a regular file"));
+    }
+    let file = tokio::fs::File::open(path).await;
+    let file = file.map_err(|e| storage(path, &e))?;
+    Ok((file, metadata.modified().map_or(0, seconds)))
+}
+
+/// Seconds since 1970, as far as the protocol can count.
+fn seconds(time: SystemTime) -> u32 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since.map_or(0, |since| since.as_secs());
+    u32::try_from(seconds).unwrap_or(u32::MAX)
 }
 
 /// Reads until `piece` is full or the file ends.

@@ -9,7 +9,7 @@ use crate::{
     error::{Adb, AdbError, printable},
     wire::{
         devices::{self, DeviceInfo},
-        smart_socket::Expect,
+        smart_socket::{Expect, ReplyReader},
     },
 };
 
@@ -126,7 +126,8 @@ impl AdbServer {
             let mut connection = self.open(self.timeouts.call()).await?;
             let service = "host:track-devices";
             connection.request(service, Expect::Status).await?;
-            Ok(DeviceTracker { connection })
+            let reader = ReplyReader::new(Expect::Block);
+            Ok(DeviceTracker { connection, reader })
         };
         opened
             .await
@@ -168,14 +169,22 @@ impl AdbServer {
     /// As [`version`](Self::version).
     pub async fn host_features(&self) -> Result<BTreeSet<String>> {
         let words = self.words("features", "host:host-features").await?;
-        Ok(words.split(',').map(str::to_owned).collect())
+        Ok(features(&words))
     }
+}
+
+/// The features in a list with commas.
+pub(super) fn features(words: &str) -> BTreeSet<String> {
+    let words = words.split(',').filter(|word| !word.is_empty());
+    words.map(str::to_owned).collect()
 }
 
 /// The list of devices as it changes.
 #[derive(Debug)]
 pub struct DeviceTracker {
     connection: Connection,
+    /// Holds what has come of the next list.
+    reader: ReplyReader,
 }
 
 impl DeviceTracker {
@@ -183,14 +192,16 @@ impl DeviceTracker {
     /// `limit`.
     ///
     /// # Errors
-    /// [`Timeout`](dart_core::ErrorKind::Timeout) if nothing changes, and as
-    /// [`AdbServer::version`].
+    /// [`Timeout`](dart_core::ErrorKind::Timeout) if nothing changes (ask again), and as
+    /// [`AdbServer::version`] (make a new one).
     ///
     /// # Cancel safety
-    /// After a dropped call the tracker may have lost part of a list: make a new one.
+    /// A dropped call loses nothing; neither does one that ran out of time.
     pub async fn next(&mut self, limit: Duration) -> Result<Vec<DeviceInfo>> {
         self.connection.extend(limit);
-        let list = self.connection.reply(Expect::Block).await;
-        devices::parse(&list.map_err(|error| error.at("track devices"))?)
+        let list = self.connection.resume(&mut self.reader).await;
+        let list = list.map_err(|error| error.at("track devices"))?;
+        self.reader = ReplyReader::new(Expect::Block);
+        devices::parse(&list)
     }
 }

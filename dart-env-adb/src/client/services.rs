@@ -69,7 +69,8 @@ impl AdbTarget {
     }
 
     /// Runs a command line without a terminal and appends all that it prints to `output`, at most
-    /// `limit` bytes. Binary data comes as it is; there is no exit code.
+    /// `limit` bytes. Binary data comes as it is. There is no exit code, and the end of the output
+    /// cannot be told from a connection that was cut: what is read has to say where it ends.
     ///
     /// # Errors
     /// [`Protocol`](dart_core::ErrorKind::Protocol) for more output, and as [`state`](Self::state).
@@ -79,6 +80,28 @@ impl AdbTarget {
             let time = self.server.timeouts().call();
             let mut connection = self.service(&service, time).await?;
             connection.read_to_end(output, limit).await
+        };
+        self.explain("exec", done.await)
+    }
+
+    /// Like [`exec`](Self::exec), but gives all that is printed to `take`, piece by piece as it comes.
+    pub(crate) async fn exec_with(
+        &self,
+        command: &str,
+        mut take: impl FnMut(&[u8]) -> Adb<()>,
+    ) -> Result<()> {
+        let done = async {
+            let time = self.server.timeouts().call();
+            let mut connection = self.service(&format!("exec:{command}"), time).await?;
+            let mut goes_on = true;
+            while goes_on {
+                let fed = connection.feed(|bytes| {
+                    take(bytes)?;
+                    Ok((bytes.len(), !bytes.is_empty()))
+                });
+                goes_on = fed.await?;
+            }
+            Ok(())
         };
         self.explain("exec", done.await)
     }

@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use dart_core::Result;
 
-use super::{connection::Connection, server::AdbServer};
+use super::{
+    connection::Connection,
+    server::{self, AdbServer},
+};
 use crate::{
     error::{Adb, AdbError},
     wire::{devices::DeviceState, smart_socket::Expect},
@@ -95,9 +98,7 @@ impl AdbTarget {
     /// # Errors
     /// As [`state`](Self::state).
     pub async fn features(&self) -> Result<BTreeSet<String>> {
-        let words = self.words("features", "features").await?;
-        let words = words.split(',').filter(|word| !word.is_empty());
-        Ok(words.map(str::to_owned).collect())
+        Ok(server::features(&self.words("features", "features").await?))
     }
 
     /// Has the server drop its connection to the device and make another; gives the server's words.

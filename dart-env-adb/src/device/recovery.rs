@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dart_core::{Error, Result};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::adb_device::AdbDevice;
 use crate::{client::WaitFor, error::AdbError, wire::devices::DeviceState};
@@ -36,15 +36,19 @@ impl AdbDevice {
     async fn reach_within(&mut self, limit: Duration) -> Result<()> {
         let deadline = Instant::now() + limit;
         let mut pause = FIRST_PAUSE;
+        let mut last = self.about(AdbError::Late(limit.as_millis()));
         loop {
-            let error = match self.check_alive().await {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
+            // A call has a deadline of its own, which may be later.
+            let error = match timeout_at(deadline, self.check_alive()).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => error,
+                Err(_) => return Err(last),
             };
             if !error.is_retryable() || Instant::now() + pause >= deadline {
                 return Err(error);
             }
-            self.reconnect(&error).await;
+            let _ = timeout_at(deadline, self.reconnect(&error)).await;
+            last = error;
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -55,6 +59,7 @@ impl AdbDevice {
         let state = self.target.state().await?;
         if state != DeviceState::Device {
             let error = match state {
+                DeviceState::NoPermissions => AdbError::NoPermission(state.to_string()),
                 DeviceState::Unauthorized => AdbError::NotAllowed(state.to_string()),
                 _ => AdbError::Offline,
             };

@@ -4,10 +4,14 @@ use async_trait::async_trait;
 use dart_core::{Frame, Result};
 
 use super::config::{AdbConfig, ScreenKind};
-use crate::{client::AdbTarget, quote::quote, wire::screencap};
-
-/// Longest output of `screencap`: the largest frame with four bytes for each pixel, and a warning.
-const MAX_PICTURE: usize = 4 * Frame::MAX_PIXELS + (64 << 10);
+use crate::{
+    client::AdbTarget,
+    quote::quote,
+    wire::{
+        raw_reader::{MAX_OUTPUT, RawReader},
+        screencap,
+    },
+};
 
 /// A source of pictures. The seam for faster ones, such as a stream of video.
 ///
@@ -42,8 +46,7 @@ fn command(start: &str, display: Option<&str>) -> String {
 #[derive(Debug)]
 pub struct RawScreen {
     command: String,
-    /// Kept, so that its memory is used again.
-    output: Vec<u8>,
+    reader: RawReader,
 }
 
 impl RawScreen {
@@ -51,7 +54,7 @@ impl RawScreen {
     pub fn new(display: Option<&str>) -> Self {
         Self {
             command: command("screencap", display),
-            output: Vec::new(),
+            reader: RawReader::default(),
         }
     }
 }
@@ -59,11 +62,10 @@ impl RawScreen {
 #[async_trait]
 impl ScreenSource for RawScreen {
     async fn frame(&mut self, target: &AdbTarget) -> Result<Frame> {
-        self.output.clear();
-        target
-            .exec(&self.command, &mut self.output, MAX_PICTURE)
-            .await?;
-        screencap::raw(&self.output)
+        self.reader.restart();
+        let took = target.exec_with(&self.command, |bytes| self.reader.take(bytes));
+        took.await?;
+        self.reader.finish()
     }
 }
 
@@ -86,7 +88,7 @@ impl PngScreen {
 impl ScreenSource for PngScreen {
     async fn frame(&mut self, target: &AdbTarget) -> Result<Frame> {
         let mut output = Vec::new();
-        target.exec(&self.command, &mut output, MAX_PICTURE).await?;
+        target.exec(&self.command, &mut output, MAX_OUTPUT).await?;
         screencap::png(&output)
     }
 }

@@ -46,6 +46,13 @@ impl Command {
 pub(crate) fn plan(text: &str, helper: Option<Helper>) -> Adb<Vec<Command>> {
     check(text, helper)?;
     let mut commands = Vec::new();
+    if helper == Some(Helper::Keyboard) && !text.is_ascii() {
+        // A broadcast that no keyboard hears is lost, and completes all the same.
+        commands.push(Command {
+            line: "settings get secure default_input_method".into(),
+            expected: Some(KEYBOARD),
+        });
+    }
     for (index, line) in text.split('\n').enumerate() {
         if index > 0 {
             commands.push(Command::plain(key(ENTER)));
@@ -179,7 +186,10 @@ mod tests {
         let keyboard = lines("\u{e9} x", Some(Helper::Keyboard));
         assert_eq!(
             keyboard,
-            ["am broadcast -a ADB_INPUT_B64 --es msg w6kgeA=="]
+            [
+                "settings get secure default_input_method",
+                "am broadcast -a ADB_INPUT_B64 --es msg w6kgeA=="
+            ]
         );
         let clipboard = lines("\u{e9}'", Some(Helper::Clipboard));
         assert_eq!(clipboard[1], "input keyevent 279");

@@ -31,6 +31,9 @@ pub struct Options {
     pub packages: Vec<String>,
     /// How long a restart takes, milliseconds. Default 200.
     pub reboot_ms: u64,
+    /// Whether it offers delayed acknowledgement, which servers from platform-tools 34 on can take.
+    /// Default true, as on phones of that time.
+    pub delayed_ack: bool,
 }
 
 /// The package of the keyboard app that types any text.
@@ -51,6 +54,7 @@ impl Default for Options {
                 "com.android.launcher3".into(),
             ],
             reboot_ms: 200,
+            delayed_ack: true,
         }
     }
 }
@@ -85,14 +89,20 @@ pub enum UiFault {
 /// A device that attacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hostile {
+    /// In the middle of a service, it sends a header with an impossible length.
+    BadHeader,
+    /// Its pictures have impossible sizes.
+    BadPacket,
+    /// Every service sends packet after packet, whether or not they are acknowledged.
+    Flood,
+    /// Its pieces of files are longer than the protocol allows.
+    LongPieces,
     /// After the greeting it opens a connection to this port of the server's machine, unasked.
     OpenPort(u16),
     /// Its listings name files in other folders.
     PathTraversal,
-    /// Its pieces of files are longer than the protocol allows.
-    LongPieces,
-    /// Its packets have impossible lengths.
-    BadPacket,
+    /// Before each service it sends data, acknowledgements and ends of streams that nobody opened.
+    Stray,
 }
 
 /// What is wrong with the phone. All off by default.

@@ -66,6 +66,13 @@ async fn serve<D: Device>(service: Service, phone: &Phone<D>, pipe: &mut Pipe) -
     if !slow.is_zero() {
         tokio::time::sleep(slow).await;
     }
+    let hostile = phone.faults().hostile;
+    match hostile {
+        Some(Hostile::BadHeader) => return pipe.bad_header().await,
+        Some(Hostile::Flood) => return pipe.flood(&[9; 32 << 10]).await,
+        Some(Hostile::Stray) => pipe.stray().await?,
+        _ => {}
+    }
     match service {
         Service::Echo => {
             while let Some(bytes) = pipe.read().await? {

@@ -103,8 +103,13 @@ pub fn parse(text: &[u8]) -> Result<Vec<DeviceInfo>> {
     })
 }
 
+/// What stands for the serial of a USB device that has none.
+const NO_SERIAL: &str = "(no serial number)";
+
 fn line(line: &str) -> Option<DeviceInfo> {
-    let (serial, rest) = line.trim_end().split_once(char::is_whitespace)?;
+    let line = line.trim_end();
+    let without = line.strip_prefix(NO_SERIAL).map(|rest| (NO_SERIAL, rest));
+    let (serial, rest) = without.or_else(|| line.split_once(char::is_whitespace))?;
     let rest = rest.trim_start();
     if serial.is_empty() || rest.is_empty() {
         return None;
@@ -140,6 +145,9 @@ mod tests {
         let long = b"ab12                   unauthorized usb:1-1 transport_id:3\n";
         let list = parse(long).unwrap();
         assert_eq!(list[0].properties["usb"], "1-1");
+        let nameless = parse(b"(no serial number)     device usb:1-2 transport_id:4\n").unwrap();
+        assert_eq!(nameless[0].state, DeviceState::Device);
+        assert_eq!(nameless[0].properties["transport_id"], "4");
         assert!(parse(b"").unwrap().is_empty());
         assert!(parse(b"alone\n").is_err());
     }

@@ -79,20 +79,19 @@ impl Layout {
             let found = format!("{} bytes for {}", pixels.len(), self.size);
             return Err(AdbError::malformed("a picture does not fit its size", found).at("screen"));
         }
-        // Filled in place: making the shared slice out of a vector would copy it.
-        let mut shared: Arc<[u8]> = std::iter::repeat_n(0, area * 3).collect();
+        let mut shared = blank(area * 3);
         let rgb = Arc::make_mut(&mut shared);
-        let pixels = &pixels[..self.length()];
+        self.convert(&pixels[..self.length()], rgb);
+        Frame::new(self.size, shared)
+    }
+
+    /// Whole pixels as red, green and blue.
+    pub(super) fn convert(&self, pixels: &[u8], rgb: &mut [u8]) {
         match (self.bytes_per_pixel, self.byte_order()) {
-            (4, Some([0, 1, 2])) => {
-                for (to, from) in rgb.chunks_exact_mut(3).zip(pixels.chunks_exact(4)) {
-                    to.copy_from_slice(&from[..3]);
-                }
-            }
+            (4, Some([0, 1, 2])) => without_fourth(pixels, rgb),
             (3, Some([0, 1, 2])) => rgb.copy_from_slice(pixels),
             _ => self.gather(pixels, rgb),
         }
-        Frame::new(self.size, shared)
     }
 
     /// The bytes of red, green and blue, if each has one of its own.
@@ -113,6 +112,31 @@ impl Layout {
                 *byte = (part * 255).checked_div(most).unwrap_or(0) as u8;
             }
         }
+    }
+}
+
+/// Shared memory to be filled in place: making it out of a vector would copy that.
+pub(super) fn blank(length: usize) -> Arc<[u8]> {
+    std::iter::repeat_n(0, length).collect()
+}
+
+/// The first three of each four bytes; four pixels at a time, as three numbers of 32 bits.
+fn without_fourth(pixels: &[u8], rgb: &mut [u8]) {
+    let (fours, last) = pixels.as_chunks::<16>();
+    let (twelves, rest) = rgb.as_chunks_mut::<12>();
+    for (to, from) in twelves.iter_mut().zip(fours) {
+        let pixel = |at: usize| {
+            let bytes = [from[at], from[at + 1], from[at + 2], from[at + 3]];
+            u32::from_le_bytes(bytes) & 0xff_ffff
+        };
+        let [a, b, c, d] = [pixel(0), pixel(4), pixel(8), pixel(12)];
+        let words = [a | b << 24, b >> 8 | c << 16, c >> 16 | d << 8];
+        for (place, word) in to.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+    }
+    for (to, from) in rest.chunks_exact_mut(3).zip(last.chunks_exact(4)) {
+        to.copy_from_slice(&from[..3]);
     }
 }
 
@@ -221,6 +245,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_fourth_byte_is_left_out(pixels in proptest::collection::vec(any::<[u8; 4]>(), 0..50)) {
+            let mut rgb = vec![0; pixels.len() * 3];
+            without_fourth(pixels.as_flattened(), &mut rgb);
+            let expected: Vec<u8> = pixels.iter().flat_map(|p| [p[0], p[1], p[2]]).collect();
+            prop_assert_eq!(rgb, expected);
+        }
+
         #[test]
         fn no_header_makes_it_panic(numbers in proptest::collection::vec(0u32..40, 0..15)) {
             if let Ok(layout) = parse(&header(&numbers)) {

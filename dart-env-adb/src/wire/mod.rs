@@ -6,7 +6,9 @@
 pub mod devices;
 pub mod framebuffer;
 pub mod packet;
+pub mod raw_reader;
 pub mod screencap;
 pub mod shell;
 pub mod smart_socket;
 pub mod sync;
+pub mod window;

@@ -29,11 +29,21 @@ const DAMAGED: [(&[u8], &[u8]); 2] = [
 /// # Errors
 /// [`Protocol`](dart_core::ErrorKind::Protocol) if there is none.
 pub fn raw(output: &[u8]) -> Result<Frame> {
+    shaped(output).map(|(frame, _)| frame)
+}
+
+/// The picture, and how it lies in the output.
+pub(super) fn shaped(output: &[u8]) -> Result<(Frame, Shape)> {
     let layout_of = |at: usize| {
-        output
-            .get(at..)
-            .and_then(raw_layout)
-            .map(|(l, h)| (l, at + h))
+        let picture = output.get(at..)?;
+        let (layout, header) = raw_layout(picture)?;
+        let head = *picture.first_chunk()?;
+        let shape = Shape {
+            layout,
+            head,
+            header,
+        };
+        Some((at + header, shape))
     };
     // After a warning the picture begins at the start of some line.
     let lines = output.iter().take(MAX_WARNING).enumerate();
@@ -42,9 +52,22 @@ pub fn raw(output: &[u8]) -> Result<Frame> {
         .map(|(at, _)| at + 1);
     let found = std::iter::once(0).chain(starts).find_map(layout_of);
     match found {
-        Some((layout, start)) => layout.frame(&output[start..]),
+        Some((start, shape)) => {
+            let frame = shape.layout.frame(&output[start..])?;
+            Ok((frame, shape))
+        }
         None => Err(no_picture("raw picture", output).at("screencap")),
     }
+}
+
+/// What two pictures of one screen have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) layout: Layout,
+    /// Width, height and pixel format as they came.
+    pub(super) head: [u8; 12],
+    /// Length of the header, bytes.
+    pub(super) header: usize,
 }
 
 /// Layout and length of the header, if `bytes` are exactly one picture.

@@ -19,10 +19,18 @@ pub const MAX_BLOCK: usize = 0xffff;
 /// The bytes that ask for `service`, such as `host:version` or `shell,v2,raw:ls`.
 ///
 /// # Errors
-/// [`Misuse`](dart_core::ErrorKind::Misuse) if the name is empty or longer than [`MAX_BLOCK`].
+/// [`Misuse`](dart_core::ErrorKind::Misuse) if the name is empty or longer than [`MAX_BLOCK`], or has
+/// a NUL in it, at which a device would cut it.
 pub fn request(service: &str) -> Result<Vec<u8>> {
+    encode(service).map_err(|error| error.at("request"))
+}
+
+pub(crate) fn encode(service: &str) -> Adb<Vec<u8>> {
     if !(1..=MAX_BLOCK).contains(&service.len()) {
-        return Err(AdbError::ServiceLength(service.len()).at("request"));
+        return Err(AdbError::ServiceLength(service.len()));
+    }
+    if service.contains('\0') {
+        return Err(AdbError::Nul);
     }
     Ok(format!("{:04x}{service}", service.len()).into_bytes())
 }
@@ -196,7 +204,7 @@ mod tests {
         assert_eq!(request("host:version").unwrap(), b"000chost:version");
         let longest = "x".repeat(MAX_BLOCK);
         assert!(request(&longest).unwrap().starts_with(b"ffffx"));
-        for bad in ["", &format!("{longest}x")] {
+        for bad in ["", "shell,v2,raw:a\0b", &format!("{longest}x")] {
             assert_eq!(request(bad).unwrap_err().kind(), ErrorKind::Misuse);
         }
     }

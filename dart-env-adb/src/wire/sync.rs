@@ -56,10 +56,18 @@ impl Request {
     /// The bytes of the request.
     ///
     /// # Errors
-    /// [`Misuse`](dart_core::ErrorKind::Misuse) if the path is longer than [`MAX_PATH`].
+    /// [`Misuse`](dart_core::ErrorKind::Misuse) if the path is longer than [`MAX_PATH`] or has a NUL in
+    /// it, at which the device would cut it.
     pub fn encode(self, path: &str) -> Result<Vec<u8>> {
+        self.bytes(path).map_err(|error| error.at("file service"))
+    }
+
+    pub(crate) fn bytes(self, path: &str) -> Adb<Vec<u8>> {
         if path.len() > MAX_PATH {
-            return Err(AdbError::PacketLength(path.len()).at("file service"));
+            return Err(AdbError::PathLength(path.len()));
+        }
+        if path.contains('\0') {
+            return Err(AdbError::Nul);
         }
         let length = (path.len() as u32).to_le_bytes();
         Ok([self.name(), &length[..], path.as_bytes()].concat())
@@ -69,7 +77,16 @@ impl Request {
 /// `DATA`, the length and `piece`, which has at most [`MAX_DATA`] bytes (more is cut).
 pub fn data(piece: &[u8]) -> Vec<u8> {
     let piece = &piece[..piece.len().min(MAX_DATA)];
-    [b"DATA", &(piece.len() as u32).to_le_bytes()[..], piece].concat()
+    [&data_header(piece.len()), piece].concat()
+}
+
+/// Length of what comes before a piece of data, bytes.
+pub(crate) const DATA_HEADER: usize = 8;
+
+/// What comes before a piece of data of `length` bytes, at most [`MAX_DATA`].
+pub(crate) fn data_header(length: usize) -> [u8; DATA_HEADER] {
+    let [a, b, c, d] = (length as u32).to_le_bytes();
+    [b'D', b'A', b'T', b'A', a, b, c, d]
 }
 
 /// `DONE` and the file's time, in seconds since 1970.
@@ -78,10 +95,10 @@ pub fn done(time: u32) -> [u8; 8] {
     [b'D', b'O', b'N', b'E', a, b, c, d]
 }
 
-/// Kind, size and time of a file.
+/// Kind, size and time of a file. Of a link they are its own, as by `lstat(2)`: it is not followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Kind and permissions as in `stat(2)`; 0 if there is no such file.
+    /// Kind and permissions as in `stat(2)`; 0 if there is no such file, or it may not be looked at.
     pub mode: u32,
     /// Length in bytes, modulo 4 GiB.
     pub size: u32,
@@ -104,7 +121,8 @@ impl Stat {
 /// One entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name: one component of a path, never one of several.
+    /// Its name: one component of a path, never several. `.` and `..` are among them, since devices
+    /// list both.
     pub name: String,
     /// What it is.
     pub stat: Stat,
@@ -331,7 +349,10 @@ mod tests {
     fn requests_and_stats_are_as_documented() {
         let request = Request::Send.encode("/a,33188").unwrap();
         assert_eq!(request, b"SEND\x08\0\0\0/a,33188");
-        assert!(Request::Recv.encode(&"x".repeat(1025)).is_err());
+        for bad in [&*"x".repeat(1025), "/sdcard/a\0b"] {
+            let error = Request::Recv.encode(bad).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misuse, "{bad}");
+        }
         let numbers = [0o040_755, 1, 2].map(u32::to_le_bytes).concat();
         let bytes = [b"STAT", &numbers[..]].concat();
         let stat = read(Reader::default(), &bytes, 5).unwrap().remove(0);
