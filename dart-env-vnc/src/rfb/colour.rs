@@ -81,6 +81,23 @@ fn scale(value: u16, maximum: u16) -> u8 {
     ((value * 255 + maximum / 2) / maximum) as u8
 }
 
+/// [`Layout::Bgrx`] for rows: four pixels at a time, which are three words on the other side.
+fn bgrx_row(pixels: &[[u8; 4]], colours: &mut [Colour]) {
+    let (pixels, last) = pixels.as_chunks::<4>();
+    let (fours, rest) = colours.as_chunks_mut::<4>();
+    for (from, to) in pixels.iter().zip(fours) {
+        let [a, b, c, d] = from.map(|pixel| u32::from_le_bytes(pixel).swap_bytes() >> 8);
+        let words = [a | b << 24, b >> 8 | c << 16, c >> 16 | d << 8];
+        let (bytes, _) = to.as_flattened_mut().as_chunks_mut::<4>();
+        for (word, bytes) in words.into_iter().zip(bytes) {
+            *bytes = word.to_le_bytes();
+        }
+    }
+    for ([blue, green, red, _], to) in last.iter().zip(rest) {
+        *to = [*red, *green, *blue];
+    }
+}
+
 impl Layout {
     /// Bytes of one pixel, 1 to 4.
     pub(crate) const fn bytes(&self) -> usize {
@@ -111,11 +128,7 @@ impl Layout {
     pub(crate) fn row(&self, pixels: &[u8], rgb: &mut [u8]) {
         let (colours, _) = rgb.as_chunks_mut::<3>();
         match self {
-            Self::Bgrx => {
-                for ([blue, green, red, _], to) in pixels.as_chunks::<4>().0.iter().zip(colours) {
-                    *to = [*red, *green, *blue];
-                }
-            }
+            Self::Bgrx => bgrx_row(pixels.as_chunks().0, colours),
             Self::Bgr => {
                 for ([blue, green, red], to) in pixels.as_chunks::<3>().0.iter().zip(colours) {
                     *to = [*red, *green, *blue];
@@ -344,9 +357,9 @@ mod tests {
         for format in formats {
             let colours = Colours::new(&format);
             for layout in [&colours.pixel, &colours.compact, &colours.tight] {
-                let pixels = (0..layout.bytes() as u8 * 3).map(|b| b * 19 + 3);
+                let pixels = (0..layout.bytes() as u8 * 11).map(|b| b.wrapping_mul(19));
                 let pixels = pixels.collect::<Vec<_>>();
-                let mut rgb = [0; 9];
+                let mut rgb = [0; 33];
                 layout.row(&pixels, &mut rgb);
                 let one_by_one = pixels.chunks(layout.bytes()).map(|p| layout.colour(p));
                 assert_eq!(

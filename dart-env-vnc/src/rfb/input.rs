@@ -64,6 +64,7 @@ impl InputState {
         match step {
             Step::Pointer { at, buttons } => {
                 self.pointer = Some(at);
+                self.placed = false;
                 self.buttons |= buttons;
             }
             Step::Key { keysym, down: true } if !self.keys.contains(&keysym) => {

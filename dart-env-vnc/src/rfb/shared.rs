@@ -56,21 +56,20 @@ pub(super) struct Status {
 /// The screen as of the last update boundary.
 struct Screen {
     size: Size,
-    rgb: Vec<u8>,
+    /// Shared with the frames that were handed out.
+    rgb: Arc<[u8]>,
     /// Pixels that have not come yet since the screen got its size: it is black where they belong.
     /// Counted as if none came twice meanwhile.
     missing: u64,
-    frame: Option<Frame>,
     cursor: Option<Arc<CursorImage>>,
 }
 
 impl Screen {
-    const fn new() -> Self {
+    fn new() -> Self {
         Self {
             size: Size::new(0, 0),
-            rgb: Vec::new(),
+            rgb: Arc::default(),
             missing: 0,
-            frame: None,
             cursor: None,
         }
     }
@@ -83,18 +82,22 @@ impl Screen {
         self.missing = self.missing.saturating_sub(update.painted);
     }
 
-    /// Copies what changed.
+    /// Copies what changed; or everything, if somebody still looks at the last frame, which stays
+    /// as it is.
     fn publish(&mut self, from: &Framebuffer, damage: &[Area]) {
         if damage.is_empty() {
             return;
         }
-        self.frame = None;
         if self.size != from.size() {
             self.size = from.size();
             self.missing = self.size.area() as u64;
-            self.rgb = from.rgb().to_vec();
+            self.rgb = from.rgb().into();
             return;
         }
+        let Some(rgb) = Arc::get_mut(&mut self.rgb) else {
+            self.rgb = from.rgb().into();
+            return;
+        };
         let stride = self.size.width as usize * 3;
         for area in damage {
             let left = usize::from(area.x) * 3;
@@ -102,19 +105,16 @@ impl Screen {
             let rows = usize::from(area.y)..usize::from(area.y) + usize::from(area.height);
             for row in rows.map(|y| y * stride) {
                 let span = row + left..row + right;
-                self.rgb[span.clone()].copy_from_slice(&from.rgb()[span]);
+                rgb[span.clone()].copy_from_slice(&from.rgb()[span]);
             }
         }
     }
 
-    fn frame(&mut self) -> Option<Frame> {
+    fn frame(&self) -> Option<Frame> {
         if self.missing > 0 {
             return None;
         }
-        if self.frame.is_none() {
-            self.frame = Frame::new(self.size, self.rgb.as_slice()).ok();
-        }
-        self.frame.clone()
+        Frame::new(self.size, self.rgb.clone()).ok()
     }
 }
 
@@ -313,16 +313,13 @@ mod tests {
         }
         shared.post(&[3; 10]).unwrap();
         let sent = shared.next_requests().await;
-        assert!(
-            sent.len() > MAX_OUTBOX && sent.len() < 3 * MAX_OUTBOX,
-            "{}",
-            sent.len()
-        );
+        let once = MAX_OUTBOX..2 * 200_000;
+        assert!(once.contains(&sent.len()), "{}", sent.len());
         assert_eq!(sent[..10], [3; 10]);
     }
 
     #[test]
-    fn only_what_is_damaged_is_copied() {
+    fn only_what_is_damaged_is_copied_and_old_frames_stay() {
         let mut from = Framebuffer::new(4, 4).unwrap();
         let mut screen = Screen::new();
         let damage = from.take_damage();
@@ -332,7 +329,6 @@ mod tests {
             painted: 16,
             ..Update::default()
         });
-        let before = screen.frame().unwrap();
         let area = Area {
             x: 1,
             y: 2,
@@ -343,15 +339,11 @@ mod tests {
         from.paint(Area::pixel(0, 0), &[5; 4]);
         let damage = from.take_damage();
         screen.publish(&from, &damage[..1]);
-        let after = screen.frame().unwrap();
-        assert_eq!(
-            before.pixel(1, 2),
-            Some([0; 3]),
-            "an old frame is not touched"
-        );
-        assert_eq!(after.pixel(2, 2), Some([9; 3]));
-        assert_eq!(after.pixel(0, 0), Some([0; 3]));
+        let before = screen.frame().unwrap();
+        assert_eq!(before.pixel(2, 2), Some([9; 3]));
+        assert_eq!(before.pixel(0, 0), Some([0; 3]));
         screen.publish(&from, &damage[1..]);
+        assert_eq!(before.pixel(0, 0), Some([0; 3]));
         assert_eq!(screen.frame().unwrap().rgb(), from.rgb());
     }
 }

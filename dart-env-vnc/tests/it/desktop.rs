@@ -19,6 +19,10 @@ use dart_env_vnc::{
 use crate::needs;
 
 const GONE_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a busy machine may take to show something.
+const SHOWN_WITHIN: Duration = Duration::from_mins(1);
+
 const BLANK: &str = "about:blank";
 
 /// Whether the process exists and is more than an entry that nobody has collected.
@@ -149,7 +153,7 @@ async fn a_desktop_shows_a_page_and_leaves_nothing_behind() {
     // The blank page that comes first goes away under whatever is evaluated in it.
     let start = Instant::now();
     while cdp.evaluate("document.title").await.ok() != Some("ä".into()) {
-        assert!(start.elapsed() < GONE_WITHIN, "the page does not load");
+        assert!(start.elapsed() < SHOWN_WITHIN, "the page does not load");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     // Kiosk mode: the page begins at the top left pixel of the screen.
@@ -339,7 +343,7 @@ async fn the_clipboard_goes_both_ways() {
         if cdp.evaluate("t.value").await.ok() == Some(text.into()) {
             break;
         }
-        assert!(start.elapsed() < GONE_WITHIN, "nothing is pasted");
+        assert!(start.elapsed() < SHOWN_WITHIN, "nothing is pasted");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let theirs = "\u{3b1}\u{3b2}\n\u{df}";
@@ -347,7 +351,7 @@ async fn the_clipboard_goes_both_ways() {
     cdp.evaluate(&fill).await.unwrap();
     let start = Instant::now();
     while device.clipboard().as_deref() != Some(theirs) {
-        assert!(start.elapsed() < GONE_WITHIN, "{:?}", device.clipboard());
+        assert!(start.elapsed() < SHOWN_WITHIN, "{:?}", device.clipboard());
         device.perform(&hotkey("c")).await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -360,7 +364,7 @@ async fn the_clipboard_goes_both_ways() {
     let text = "x".to_owned();
     device.perform(&Action::Type { text }).await.unwrap();
     while cdp.evaluate("t.value").await.unwrap() == "" {
-        assert!(start.elapsed() < 2 * GONE_WITHIN, "the key does not arrive");
+        assert!(start.elapsed() < SHOWN_WITHIN, "the key does not arrive");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(cdp.evaluate("t.value").await.unwrap(), "x");
