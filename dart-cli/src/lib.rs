@@ -17,6 +17,8 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 #[cfg(feature = "adb")]
+mod adb_apps;
+#[cfg(feature = "adb")]
 pub mod adb_phone;
 pub mod archive;
 pub mod args;

@@ -7,6 +7,8 @@ mod adb_phone;
 mod broken;
 mod durable;
 mod mistakes;
+#[cfg(feature = "adb")]
+mod phone_tasks;
 mod prefill;
 mod program;
 mod ring;
