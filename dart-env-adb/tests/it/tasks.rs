@@ -95,7 +95,7 @@ fn the_example_tasks_are_read() {
     };
     assert_eq!(config.tasks(Split::Train).unwrap().len(), 5);
     assert!(config.tasks(Split::Words).unwrap().is_empty());
-    let tasks = load(&folder.join("phone-tasks.toml")).unwrap();
+    let tasks = load(&folder.join("phone-tasks")).unwrap();
     let families: std::collections::BTreeSet<_> = tasks.iter().map(|task| &task.family).collect();
     assert!(families.len() >= 12, "{families:?}");
     assert!(tasks.iter().all(|task| !task.expert.is_empty()));
