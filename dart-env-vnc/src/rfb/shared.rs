@@ -189,7 +189,7 @@ impl Shared {
     }
 
     /// Tells the others what happened.
-    pub(super) fn handle(&self, event: Event, core: &mut Core) -> Result<(), RfbError> {
+    pub(super) fn handle(&self, event: Event, core: &mut Core) {
         match event {
             Event::Connected(init) => {
                 tracing::debug!(name = init.name, size = %init.size, "RFB connection ready");
@@ -215,7 +215,6 @@ impl Shared {
             Event::CutTextWanted { peek } => self.offer_text(peek),
             Event::StartTls { .. } | Event::Bell | Event::ColourMap { .. } => {}
         }
-        Ok(())
     }
 
     /// The clipboards.

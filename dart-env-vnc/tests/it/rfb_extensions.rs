@@ -389,7 +389,7 @@ async fn what_has_no_key_is_pasted_or_refused() {
     assert_eq!(sent[4..8], [0x10, 0, 0, 1]);
     let mut inflated = Vec::new();
     let mut stream = flate2::read::ZlibDecoder::new(&sent[8..]);
-    std::io::Read::read_to_end(&mut stream, &mut inflated).unwrap();
+    io::Read::read_to_end(&mut stream, &mut inflated).unwrap();
     assert_eq!(inflated[4..], *"na\u{ef}ve \u{20ac}\0".as_bytes());
     // Keys are no text.
     let press = Action::Press {

@@ -7,7 +7,11 @@ use std::{collections::BTreeSet, path::Path};
 
 use dart_env_vnc::rfb::Event;
 
-#[allow(dead_code, reason = "the fuzzers use the rest")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a library of its own, of which the fuzzers use the rest"
+)]
 #[path = "../../fuzz/src/lib.rs"]
 mod targets;
 

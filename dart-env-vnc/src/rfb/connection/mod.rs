@@ -35,7 +35,7 @@ const READ_CHUNK: usize = 256 << 10;
 async fn read_loop(mut source: Source, mut core: Core, shared: &Shared) -> Result<(), RfbError> {
     loop {
         while let Some(event) = core.next_event()? {
-            shared.handle(event, &mut core)?;
+            shared.handle(event, &mut core);
             // A burst of small updates must not keep other tasks from running.
             tokio::task::consume_budget().await;
         }
@@ -103,7 +103,7 @@ impl Connection {
             init,
         } = dial(target).await?;
         let shared = Arc::new(Shared::new());
-        shared.handle(Event::Connected(init), &mut core)?;
+        shared.handle(Event::Connected(init), &mut core);
         let (inputs, queue) = mpsc::channel(16);
         let deadlines = target.deadlines;
         let reader = Self::spawn_reader(source, core, shared.clone());
