@@ -25,6 +25,10 @@ pub(crate) enum Fault {
     },
     #[error("QEMU: {0}")]
     Monitor(String),
+    #[error("QEMU refuses {0}")]
+    Refused(String),
+    #[error("QEMU: {0}")]
+    Silent(String),
     #[error("cannot prepare the desktop's directory")]
     Directory(#[source] io::Error),
     #[error("no free port on the loopback interface")]
@@ -34,10 +38,11 @@ pub(crate) enum Fault {
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         let kind = match fault {
-            Fault::Missing { .. } | Fault::Setting(_) => ErrorKind::Config,
+            // Asking again, or another machine, makes no difference.
+            Fault::Missing { .. } | Fault::Setting(_) | Fault::Refused(_) => ErrorKind::Config,
             Fault::Spawn { .. } | Fault::Directory(_) | Fault::Port(_) => ErrorKind::Exhausted,
             Fault::Monitor(_) => ErrorKind::Disconnected,
-            Fault::Start { .. } => ErrorKind::Timeout,
+            Fault::Start { .. } | Fault::Silent(_) => ErrorKind::Timeout,
         };
         let message = fault.to_string();
         let error = Self::new(kind, "dart-env-vnc", "desktop", message);

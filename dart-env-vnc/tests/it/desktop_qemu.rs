@@ -101,7 +101,7 @@ async fn case_23_a_snapshot_is_a_reset() {
         config.snapshot = Some("no-such".to_owned());
         Qemu::start(config).await.unwrap_err()
     };
-    assert_eq!(error.kind(), ErrorKind::Disconnected, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("no-such"), "{error}");
     machine.stop().await;
     let error = screen.screenshot().await.unwrap_err();

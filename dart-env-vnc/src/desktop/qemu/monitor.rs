@@ -50,7 +50,7 @@ impl Monitor {
             monitor.exchange("qmp_capabilities", &json!({})).await?;
             Ok(monitor)
         };
-        let silent = |_| failed(format!("no greeting within {} ms", limit.as_millis()));
+        let silent = |_| Fault::Silent(format!("no greeting within {} ms", limit.as_millis()));
         timeout(limit, connecting).await.map_err(silent)?
     }
 
@@ -74,7 +74,8 @@ impl Monitor {
             let mut line = self.line().await?;
             if let Some(error) = line.get("error") {
                 let words = error.get("desc").and_then(Value::as_str);
-                return Err(failed(format!("{command}: {}", words.unwrap_or("refused"))));
+                let words = words.unwrap_or("without a word");
+                return Err(Fault::Refused(format!("{command}: {words}")));
             }
             // Events come in between.
             if let Some(answer) = line.get_mut("return") {
@@ -96,10 +97,8 @@ impl Monitor {
         }
         self.desynchronised = true;
         let silent = |_| {
-            failed(format!(
-                "{command}: no answer within {} ms",
-                limit.as_millis()
-            ))
+            let limit = limit.as_millis();
+            Fault::Silent(format!("{command}: no answer within {limit} ms"))
         };
         let answer = timeout(limit, self.exchange(command, arguments)).await;
         let answer = answer.map_err(silent)?;
@@ -113,7 +112,74 @@ impl Monitor {
         let answer = self.run("human-monitor-command", &arguments, limit).await?;
         match answer.as_str().map(str::trim) {
             Some("") | None => Ok(()),
-            Some(words) => Err(failed(format!("{line}: {words}"))),
+            Some(words) => Err(Fault::Refused(format!("{line}: {words}"))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dart_core::{Error, ErrorKind};
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    /// A monitor that answers each line with the next of `answers`, then says no more.
+    async fn against(answers: &'static [&'static str]) -> (tempfile::TempDir, Monitor) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("monitor");
+        let listener = UnixListener::bind(&path).unwrap();
+        tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let (source, mut sink) = stream.into_split();
+            let mut lines = BufReader::new(source).lines();
+            sink.write_all(b"{\"QMP\": {}}\n").await.unwrap();
+            for answer in [&"{\"return\": {}}\n"].into_iter().chain(answers) {
+                lines.next_line().await.unwrap();
+                sink.write_all(answer.as_bytes()).await.unwrap();
+            }
+            let _open = lines.next_line().await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
+        });
+        let monitor = Monitor::connect(&path, Duration::from_secs(10)).await;
+        (folder, monitor.unwrap())
+    }
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    fn kind(result: Result<(), Fault>) -> ErrorKind {
+        Error::from(result.unwrap_err()).kind()
+    }
+
+    #[tokio::test]
+    async fn events_between_answers_are_passed_over() {
+        let (_folder, mut monitor) = against(&[
+            "{\"event\": \"RESUME\"}\n{\"return\": \"\"}\n",
+            "{\"return\": \"no such snapshot\\r\\n\"}\n",
+            "{\"error\": {\"desc\": \"not now\"}}\n",
+        ])
+        .await;
+        monitor.human("loadvm a", LONG).await.unwrap();
+        // Another machine would say the same: not to be tried again.
+        assert_eq!(
+            kind(monitor.human("loadvm b", LONG).await),
+            ErrorKind::Config
+        );
+        let refused = monitor.run("cont", &json!({}), LONG).await;
+        assert!(refused.unwrap_err().to_string().contains("cont: not now"));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_was_not_waited_for_is_not_the_next_one_s() {
+        let (_folder, mut monitor) = against(&[""]).await;
+        let short = Duration::from_millis(20);
+        assert_eq!(
+            kind(monitor.human("savevm a", short).await),
+            ErrorKind::Timeout
+        );
+        assert_eq!(
+            kind(monitor.human("loadvm a", LONG).await),
+            ErrorKind::Disconnected
+        );
     }
 }
