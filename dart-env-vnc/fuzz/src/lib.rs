@@ -174,8 +174,10 @@ pub fn session(data: &[u8]) -> Option<RfbError> {
     let pieces = data.chunks(usize::from(*size) + 1);
     let other = feed(&mut cut, [greeting.as_slice()].into_iter().chain(pieces));
     assert_eq!(error, other);
-    let rgb = |core: &Core| core.screen().map(|screen| screen.rgb().to_vec());
-    assert_eq!(rgb(&whole), rgb(&cut));
+    let screens = whole.screen().zip(cut.screen());
+    if let Some((whole, cut)) = screens.filter(|(whole, _)| whole.size().area() <= SMALL) {
+        assert_eq!(whole.rgb(), cut.rgb());
+    }
     assert_eq!(whole.cursor(), cut.cursor());
     error
 }
