@@ -127,7 +127,8 @@ async fn snapshot<D: Device>(
         }
         ["list"] => {
             let names = phone.system.snapshots();
-            return Ok(names.iter().map(|name| format!("{name}\r\n")).collect());
+            let lines: Vec<_> = names.iter().map(|name| format!("{name}\r\n")).collect();
+            return Ok(lines.concat());
         }
         _ => return Err("avd snapshot: bad sub-command"),
     }

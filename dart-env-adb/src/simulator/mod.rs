@@ -6,7 +6,8 @@
 //! hardware, and trusts its peer: it listens on the loopback interface alone.
 //!
 //! Deviations from Android: no pipes, variables or globs in the shell; an undo of nothing; commands
-//! return at once; a double tap is two `input tap` at one place in one command line.
+//! return at once; a double tap is two `input tap` at one place in one command line; a database is no
+//! file: only `sqlite3` and `rm` know of it.
 
 mod commands;
 mod console;

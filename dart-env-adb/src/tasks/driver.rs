@@ -11,7 +11,7 @@ use dart_core::{Action, Demonstrator, EpisodeEnd, Result, Reward, Task, TaskDriv
 use super::{
     checks, expert,
     format::{AndroidTask, Move},
-    log_reward::{LogRules, LogSum},
+    log_reward::{LogReward, LogRules, LogSum},
     snapshot::SnapshotHook,
     steps::{is_in_front, run, take},
     values::Values,
@@ -66,7 +66,7 @@ impl Present {
     fn new(task: &Task, seed: u64) -> Result<Self, AdbError> {
         let task = serde_json::from_value::<AndroidTask>(task.params.clone());
         let task = task.map_err(|error| AdbError::Config(error.to_string()))?;
-        let compiled = task.reward.as_ref().map(|reward| reward.compile());
+        let compiled = task.reward.as_ref().map(LogReward::compile);
         Ok(Self {
             values: Values::draw(&task, seed)?,
             rules: compiled.transpose()?,

@@ -1,6 +1,6 @@
 //! What an expert does: the moves of a task, as actions on what the screen shows.
 
-use dart_core::{Action, Result, ScreenPx};
+use dart_core::{Action, Rect, Result, ScreenPx};
 
 use super::{format::Move, values::Values};
 use crate::device::{AdbDevice, UiNode};
@@ -38,11 +38,11 @@ pub(super) async fn action(
 fn place(nodes: &[UiNode], text: &str) -> Option<ScreenPx> {
     let named = |node: &&UiNode| node.text == text || node.description == text;
     let mut found = nodes.iter().rev().filter(named);
-    found.find_map(|node| node.bounds.map(|bounds| bounds.center()))
+    found.find_map(|node| node.bounds.map(Rect::center))
 }
 
 fn field(nodes: &[UiNode], number: usize) -> Option<ScreenPx> {
     let is_field = |node: &&UiNode| node.class.ends_with("EditText");
     let node = nodes.iter().filter(is_field).nth(number)?;
-    node.bounds.map(|bounds| bounds.center())
+    node.bounds.map(Rect::center)
 }

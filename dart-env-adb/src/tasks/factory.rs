@@ -22,13 +22,16 @@ use crate::{
 };
 
 /// The devices, and the file with their tasks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AndroidConfig {
     /// The devices. Each is used by one environment at a time.
     pub devices: Vec<AdbConfig>,
     /// The task file, or a folder of them: TOML, or AndroidEnv's textproto ([`load()`](super::load())).
     pub tasks: PathBuf,
+    /// What the logged rewards of an episode have to sum up to for it to be worth 1, in place of what
+    /// the tasks say. Default: what they say, which for AndroidEnv's is 1.
+    pub full_reward: Option<f64>,
     /// How each device's state is restored before each episode. Default: it is not; the steps of a
     /// task make what they need.
     pub snapshot: Option<SnapshotHook>,
@@ -43,6 +46,7 @@ impl Default for AndroidConfig {
         Self {
             devices: Vec::new(),
             tasks: PathBuf::new(),
+            full_reward: None,
             snapshot: None,
             wait_ms: 60_000,
             limits: DeviceEnvironmentConfig::default(),
@@ -57,10 +61,16 @@ impl AndroidConfig {
     /// [`Config`](dart_core::ErrorKind::Config), naming file and place.
     pub fn tasks(&self, split: Split) -> Result<Vec<Task>> {
         let tasks = load(&self.tasks)?.into_iter();
-        tasks
-            .filter(|task| task.split == split)
-            .map(|task| task.task())
-            .collect()
+        let ours = tasks.filter(|task| task.split == split);
+        ours.map(|mut task| {
+            if let (Some(full), Some(reward)) = (self.full_reward, &mut task.reward) {
+                reward.full = full;
+                let compiled = reward.compile();
+                compiled.map_err(|error| error.at("load tasks"))?;
+            }
+            task.task()
+        })
+        .collect()
     }
 
     /// Whether there are devices, each named once.

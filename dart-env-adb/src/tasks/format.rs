@@ -83,7 +83,7 @@ pub enum Step {
     /// Does something until it has worked.
     Attempt {
         /// What.
-        step: Box<Step>,
+        step: Box<Self>,
         /// What has to be the case afterwards.
         until: Condition,
         /// How long that may take, milliseconds, at most 60,000.

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Instant};
 
-use dart_core::{Action, Demonstrator, EpisodeEnd, ErrorKind, Task, TaskDriver};
+use dart_core::{Action, Demonstrator, EpisodeEnd, ErrorKind, Split, Task, TaskDriver};
 use dart_env_adb::{
     AdbDevice,
     simulator::Options,
@@ -10,6 +10,8 @@ use dart_env_adb::{
         AndroidConfig, AndroidDriver, AndroidFactory, SnapshotHook, load, parse, parse_textproto,
     },
 };
+
+use tokio::{io::AsyncWriteExt, net::TcpListener};
 
 use crate::lab::{Lab, with_adb};
 
@@ -106,6 +108,15 @@ fn task_files_are_told_apart_by_their_names() {
     };
     assert_eq!(ids(folder.path()), ["game", "b"]);
     assert_eq!(ids(&folder.path().join("a.textproto")), ["game"]);
+    let mut config = AndroidConfig {
+        tasks: folder.path().join("a.textproto"),
+        full_reward: Some(2048.0),
+        ..AndroidConfig::default()
+    };
+    let game = &config.tasks(Split::Train).unwrap()[0];
+    assert_eq!(game.params["reward"]["full"], 2048.0);
+    config.full_reward = Some(0.0);
+    assert!(config.tasks(Split::Train).is_err());
     write("c.pbtxt", "id: 'x' colour: 3");
     let error = load(folder.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
@@ -193,7 +204,7 @@ fn a_snapshot_is_restored_before_each_episode() {
             system.put_setting("global", "stain", "1");
             system.remove_file("/sdcard/a");
             system.edit_table(("/data/d.db", "t"), &["x"], |rows| {
-                rows.push(vec!["1".into()])
+                rows.push(vec!["1".into()]);
             });
             driver.set_up(&mut device, &task, 0).await.unwrap();
             assert_eq!(system.setting("global", "stain").as_deref(), Some("0"));
@@ -252,6 +263,40 @@ fn a_snapshot_that_cannot_be_loaded_is_an_error() {
             };
             let error = AndroidFactory::new(config).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);
+        }
+    });
+}
+
+#[test]
+fn a_hostile_console_ends_in_an_error() {
+    with_adb("hostile console", || async {
+        let lab = Lab::new(Options::default()).await;
+        let mut device = lab.device().await;
+        for (greeting, kind) in [
+            (vec![b'x'; 1 << 20], ErrorKind::Disconnected),
+            (b"x\r\n".repeat(1 << 18), ErrorKind::Disconnected),
+            (b"KO: \xff\x1b[2J\r\n".to_vec(), ErrorKind::Unsupported),
+            (b"hello\r\n".to_vec(), ErrorKind::Timeout),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            let console = tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                // The other side may go while this is written.
+                let _ = stream.write_all(&greeting).await;
+                std::future::pending::<()>().await;
+            });
+            let hook = SnapshotHook::Console {
+                name: "clean".into(),
+                address: Some(address),
+                token_file: None,
+                limit_ms: 500,
+            };
+            let mut driver = AndroidDriver::with_snapshot(hook);
+            let error = driver.set_up(&mut device, &game(), 0).await.unwrap_err();
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(!error.to_string().contains('\x1b'));
+            console.abort();
         }
     });
 }

@@ -57,7 +57,8 @@ impl AppPhone {
     }
 
     fn go(&mut self, page: Page) -> Result<(), SimError> {
-        if let Some(package) = package_of(&page).filter(|p| Some(*p) != package_of(&self.page)) {
+        let package = package_of(&page);
+        if package != package_of(&self.page) {
             self.platform.show(package);
         }
         self.page = page;
@@ -129,8 +130,8 @@ impl AppPhone {
     }
 }
 
-fn package_of(page: &Page) -> Option<&'static str> {
-    Some(page.app().map_or(LAUNCHER, |app| app.package))
+fn package_of(page: &Page) -> &'static str {
+    page.app().map_or(LAUNCHER, |app| app.package)
 }
 
 /// Writes what a widget stands at into the system, if that is something else.
@@ -158,8 +159,8 @@ fn write_back(kind: &Kind, binding: &Binding, platform: &dyn Platform) {
 fn same(old: &Widget, new: &Widget) -> bool {
     let alike = match (&old.kind, &new.kind) {
         (Kind::Field(_), Kind::Field(_)) => true,
-        (Kind::Scroll { content: a, .. }, Kind::Scroll { content: b, .. }) => a == b,
-        (Kind::Slider { value: a, .. }, Kind::Slider { value: b, .. }) => a == b,
+        (Kind::Scroll { content: a, .. }, Kind::Scroll { content: b, .. })
+        | (Kind::Slider { value: a, .. }, Kind::Slider { value: b, .. }) => a == b,
         (Kind::Switch { text: a, on: x }, Kind::Switch { text: b, on: y })
         | (Kind::Checkbox { text: a, on: x }, Kind::Checkbox { text: b, on: y }) => {
             a == b && x == y

@@ -124,7 +124,7 @@ async fn what_changes_outside_is_seen_and_what_was_typed_stays() {
         columns: &["title", "done"],
     };
     platform.edit_table(&tasks, &mut |rows| {
-        rows.push(vec!["from outside".into(), "0".into()])
+        rows.push(vec!["from outside".into(), "0".into()]);
     });
     let seen = texts(&mut phone).await;
     assert!(seen.iter().any(|text| text == "half"), "{seen:?}");

@@ -67,7 +67,8 @@ fn logcat<D>(phone: &Phone<D>, words: &[&str]) -> Output {
     let wanted = |line: &&String| tags.is_empty() || tags.iter().any(|tag| line.starts_with(tag));
     let state = phone.state();
     let lines = state.log_lines().filter(wanted);
-    Output::say(lines.map(|line| format!("{line}\n")).collect::<String>())
+    let lines: Vec<_> = lines.map(|line| format!("{line}\n")).collect();
+    Output::say(lines.concat())
 }
 
 fn settings<D>(phone: &Phone<D>, words: &[&str]) -> Output {

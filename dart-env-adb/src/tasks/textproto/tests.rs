@@ -210,7 +210,8 @@ proptest! {
 
     #[test]
     fn any_text_in_quotes_comes_back(text in "\\PC{0,20}") {
-        let escaped: String = text.bytes().map(|byte| format!("\\{byte:03o}")).collect();
+        let escaped: Vec<_> = text.bytes().map(|byte| format!("\\{byte:03o}")).collect();
+        let escaped = escaped.concat();
         let source = with(&format!("name: \"x\" description: \"a{escaped}\""));
         let told = parse_textproto(&source).unwrap().instruction;
         prop_assert_eq!(told, format!("a{text}").replace('{', "{{"));
