@@ -21,6 +21,9 @@ use tokio::{runtime::Handle, sync::Mutex};
 
 use crate::adb_apps;
 
+/// Longest recovery of a phone. What has died is the server, and then only another phone helps.
+const RECOVER_MS: u64 = 10_000;
+
 /// When observations list the elements of the user interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -132,6 +135,7 @@ impl AdbPhoneFactory {
             check_rotation: config.check_rotation,
             // The phone has reacted when a command ends.
             settle_ms: 0,
+            recover_ms: RECOVER_MS,
             ..AdbConfig::new(server.server().address(), simulator.serial())
         };
         let device = AdbDevice::connect(adb).await?;

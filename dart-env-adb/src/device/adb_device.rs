@@ -93,7 +93,11 @@ impl AdbDevice {
             closed: false,
         };
         device.reach().await?;
-        device.take_over().await?;
+        if let Err(error) = device.take_over().await {
+            // The keyboard may have been changed already.
+            device.close().await?;
+            return Err(error);
+        }
         Ok(device)
     }
 
@@ -111,6 +115,11 @@ impl AdbDevice {
 
     async fn picture(&mut self) -> Result<dart_core::Frame> {
         let frame = self.source.frame(&self.target).await?;
+        let Size { width, height } = self.spec.screen;
+        if width != height && frame.size() == Size::new(height, width) {
+            // Turned, and seen: points are now those of this picture.
+            self.display = None;
+        }
         self.spec.screen = frame.size();
         Ok(frame)
     }
@@ -194,12 +203,13 @@ impl AdbDevice {
         }
         let now = self.held().await?;
         let before = std::mem::replace(&mut self.display, now);
-        let turned = before.zip(now).is_some_and(|(a, b)| a.size != b.size);
-        if !turned {
+        let Some((before, now)) = before.zip(now).filter(|(before, now)| before != now) else {
             return Ok(());
+        };
+        if before.size != now.size {
+            let Size { width, height } = self.spec.screen;
+            self.spec.screen = Size::new(height, width);
         }
-        let Size { width, height } = self.spec.screen;
-        self.spec.screen = Size::new(height, width);
         let message = "the screen was turned since the last picture: look again";
         Err(AdbError::InvalidAction(message.into()).at("perform"))
     }
@@ -218,7 +228,7 @@ impl AdbDevice {
             Action::LongPress { at: point } => gestures::long_press(at(point)),
             Action::NavigateBack => gestures::key(gestures::BACK),
             Action::NavigateHome => gestures::key(gestures::HOME),
-            Action::OpenApp { name } => self.launch(name).await?,
+            Action::OpenApp { name } => return Ok(vec![self.launch(name).await?]),
             Action::Scroll {
                 at: point,
                 direction,
@@ -228,8 +238,8 @@ impl AdbDevice {
                     .display
                     .map_or(self.spec.screen, |display| display.size);
                 let point = point.as_ref().map(at);
-                let swipes = gestures::scroll(point, *direction, *notches, screen);
-                return Ok(swipes.into_iter().map(Command::plain).collect());
+                let lines = gestures::scroll(point, *direction, *notches, screen);
+                return Ok(lines.into_iter().map(Command::plain).collect());
             }
             Action::Swipe { from, to } => gestures::swipe(at(from), at(to)),
             Action::Tap { at: point } => gestures::tap(at(point)),
@@ -243,7 +253,7 @@ impl AdbDevice {
         Ok(vec![Command::plain(line)])
     }
 
-    async fn launch(&self, name: &str) -> Result<String> {
+    async fn launch(&self, name: &str) -> Result<Command> {
         let installed = self.packages().await?;
         let Some(app) = apps::resolve(name, &self.config.apps, &installed) else {
             let name: String = name.chars().take(64).collect();
@@ -251,10 +261,13 @@ impl AdbDevice {
             return Err(AdbError::InvalidAction(message).at("perform"));
         };
         Ok(if app.contains('/') {
-            quote::join(&["am", "start", "-W", "-n", &app])
+            Command::plain(quote::join(&["am", "start", "-W", "-n", &app]))
         } else {
             let category = "android.intent.category.LAUNCHER";
-            quote::join(&["monkey", "-p", &app, "-c", category, "1"])
+            let line = quote::join(&["monkey", "-p", &app, "-c", category, "1"]);
+            // Some versions end with code 0 when there is nothing to start.
+            let expected = Some("Events injected");
+            Command { line, expected }
         })
     }
 
@@ -267,15 +280,15 @@ impl AdbDevice {
         self.check_open("ui tree")?;
         let mut said = String::new();
         for option in ["", "--compressed "] {
-            let line = format!("rm -f {DUMP}; uiautomator dump {option}{DUMP}");
+            // Removed first: an earlier dump would pass for this one. One line: one connection.
+            let line = format!("rm -f {DUMP}; uiautomator dump {option}{DUMP} && cat {DUMP}");
             let output = self.target.shell(&line).await?;
-            said = output.said();
-            if output.code == 0 && ui_tree::has_dumped(&said) {
-                let mut xml = Vec::new();
-                let cat = format!("cat {DUMP}");
-                self.target.exec(&cat, &mut xml, ui_tree::MAX_DUMP).await?;
-                return ui_tree::parse_dump(&xml);
+            if output.code == 0
+                && let Some(xml) = ui_tree::after_words(&output.stdout, &output.stderr)
+            {
+                return ui_tree::parse_dump(xml);
             }
+            said = output.said();
         }
         let error = AdbError::malformed("the user interface cannot be dumped", said);
         Err(error.at("ui tree").with("device", &self.config.serial))

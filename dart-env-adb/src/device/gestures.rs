@@ -9,6 +9,9 @@ const LONG_PRESS_MS: u32 = 1000;
 /// Fingers are set down so far from the edge, where the system's own gestures begin: one part in so
 /// many of the side.
 const MARGIN: i32 = 20;
+/// Most swipes in one command line: each command is a connection of its own, and a busy phone still
+/// ends so many within the deadline of a call.
+const AT_ONCE: usize = 5;
 
 pub(crate) const ENTER: u32 = 66;
 pub(crate) const BACK: u32 = 4;
@@ -44,8 +47,8 @@ fn line(from: ScreenPx, to: ScreenPx, millis: u32) -> String {
     )
 }
 
-/// The swipes of a scroll: each moves the view by a third of the screen, from `at`, or from the
-/// opposite side if there is no room for the finger on the way.
+/// The command lines of a scroll. Each of its swipes moves the view by a third of the screen, from
+/// `at`, or from the opposite side if there is no room for the finger on the way.
 pub(crate) fn scroll(
     at: Option<ScreenPx>,
     direction: Direction,
@@ -71,7 +74,9 @@ pub(crate) fn scroll(
             ScreenPx::new(along, from.y)
         }
     };
-    vec![swipe(place(start), place(end)); usize::from(notches)]
+    let swipes = vec![swipe(place(start), place(end)); usize::from(notches)];
+    let lines = swipes.chunks(AT_ONCE).map(|some| some.join(" && "));
+    lines.collect()
 }
 
 /// From where to where a finger goes along a side.
@@ -107,13 +112,11 @@ mod tests {
         let screen = Size::new(90, 300);
         let at = Some(ScreenPx::new(40, 200));
         let down = scroll(at, Direction::Down, 2, screen);
-        assert_eq!(
-            down,
-            [
-                "input swipe 40 200 40 100 500",
-                "input swipe 40 200 40 100 500"
-            ]
-        );
+        let swipe = "input swipe 40 200 40 100 500";
+        assert_eq!(down, [format!("{swipe} && {swipe}")]);
+        let many = scroll(at, Direction::Down, 11, screen);
+        let swipes = |line: &String| line.matches("swipe").count();
+        assert_eq!(many.iter().map(swipes).collect::<Vec<_>>(), [5, 5, 1]);
         assert_eq!(
             scroll(None, Direction::Left, 1, screen),
             ["input swipe 45 150 75 150 500"]

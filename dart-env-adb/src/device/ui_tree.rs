@@ -8,7 +8,9 @@ use dart_core::{Rect, Result, UiElement, UiRole};
 use crate::error::{Adb, AdbError, excerpt};
 
 /// Longest dump, bytes.
-pub(crate) const MAX_DUMP: usize = 16 << 20;
+const MAX_DUMP: usize = 16 << 20;
+/// What a dump begins with.
+const START: &[u8] = b"<?xml";
 const MAX_NODES: usize = 50_000;
 const MAX_DEPTH: usize = 1000;
 
@@ -78,9 +80,14 @@ pub fn parse_dump(xml: &[u8]) -> Result<Vec<UiNode>> {
     parse(xml).map_err(|error| error.at("ui tree"))
 }
 
-/// What the command says when it has worked.
-pub(crate) fn has_dumped(said: &str) -> bool {
-    said.contains("dumped to") && !said.contains("ERROR")
+/// The dump that was printed after the words of the command that made it; `None` if these do not say
+/// that it has worked.
+pub(crate) fn after_words<'a>(printed: &'a [u8], complaints: &[u8]) -> Option<&'a [u8]> {
+    let start = printed.windows(START.len()).position(|at| at == START)?;
+    let (words, dump) = printed.split_at(start);
+    let said = |bytes: &[u8], what: &str| String::from_utf8_lossy(bytes).contains(what);
+    let failed = said(words, "ERROR") || said(complaints, "ERROR");
+    (said(words, "dumped to") && !failed).then_some(dump)
 }
 
 fn parse(xml: &[u8]) -> Adb<Vec<UiNode>> {
@@ -222,9 +229,16 @@ mod tests {
         for text in ["", "ERROR: null root node", "<hierarchy", empty, cut] {
             assert!(parse_dump(text.as_bytes()).is_err(), "{text}");
         }
-        assert!(has_dumped("UI hierchary dumped to: /sdcard/x.xml\n"));
-        assert!(!has_dumped("ERROR: could not get idle state.\n"));
-        assert!(!has_dumped("Killed"));
+        let dump = |words: &str, complaints: &str| {
+            let printed = format!("{words}{DUMP}");
+            after_words(printed.as_bytes(), complaints.as_bytes()) == Some(DUMP.as_bytes())
+        };
+        let words = "UI hierchary dumped to: /sdcard/x.xml\n";
+        assert!(dump(words, ""));
+        assert!(!dump(words, "ERROR: null root node"));
+        assert!(!dump("ERROR: could not get idle state.\n", ""));
+        assert!(!dump("Killed", ""));
+        assert_eq!(after_words(words.as_bytes(), b""), None);
     }
 
     proptest! {
