@@ -81,14 +81,19 @@ fn scale(value: u16, maximum: u16) -> u8 {
     ((value * 255 + maximum / 2) / maximum) as u8
 }
 
-/// [`Layout::Bgrx`] for rows: four pixels at a time, which are three words on the other side.
+/// [`Layout::Bgrx`] for rows: eight pixels at a time, which are three words on the other side.
 fn bgrx_row(pixels: &[[u8; 4]], colours: &mut [Colour]) {
-    let (pixels, last) = pixels.as_chunks::<4>();
-    let (fours, rest) = colours.as_chunks_mut::<4>();
-    for (from, to) in pixels.iter().zip(fours) {
-        let [a, b, c, d] = from.map(|pixel| u32::from_le_bytes(pixel).swap_bytes() >> 8);
-        let words = [a | b << 24, b >> 8 | c << 16, c >> 16 | d << 8];
-        let (bytes, _) = to.as_flattened_mut().as_chunks_mut::<4>();
+    let (eights, last) = pixels.as_chunks::<8>();
+    let (targets, rest) = colours.as_chunks_mut::<8>();
+    for (from, to) in eights.iter().zip(targets) {
+        let mut pairs = [0; 4];
+        for (pair, bytes) in pairs.iter_mut().zip(from.as_flattened().as_chunks::<8>().0) {
+            let pixels = u64::from_be_bytes(*bytes);
+            *pair = pixels >> 40 | (pixels >> 8 & 0xff_ffff) << 24;
+        }
+        let [a, b, c, d] = pairs;
+        let words = [a | b << 48, b >> 16 | c << 32, c >> 32 | d << 16];
+        let (bytes, _) = to.as_flattened_mut().as_chunks_mut::<8>();
         for (word, bytes) in words.into_iter().zip(bytes) {
             *bytes = word.to_le_bytes();
         }

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::BufMut;
 use dart_core::{Frame, Size};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -29,8 +30,9 @@ use super::{
     shared::{Shared, Status},
 };
 
-/// Bytes to make room for before each read.
-const READ_CHUNK: usize = 256 << 10;
+/// Most bytes of one read. Small enough that a busy server fills it: tokio waits for news of a socket
+/// that gave less than it could have.
+const READ_CHUNK: usize = 64 << 10;
 
 async fn read_loop(mut source: Source, mut core: Core, shared: &Shared) -> Result<(), RfbError> {
     loop {
@@ -44,7 +46,7 @@ async fn read_loop(mut source: Source, mut core: Core, shared: &Shared) -> Resul
             shared.post(&output)?;
         }
         core.input().reserve(READ_CHUNK);
-        match source.read_buf(core.input()).await {
+        match source.read_buf(&mut core.input().limit(READ_CHUNK)).await {
             Ok(0) => return Err(RfbError::Closed),
             Ok(_) => {}
             Err(error) => return Err(RfbError::io(&error)),

@@ -16,8 +16,8 @@ use super::{
     Connection,
 };
 
-/// How long a probe waits before it asks in another way, at most.
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a probe waits before it asks in another way, at most; then twice as long, and so on.
+const PROBE_INTERVAL: Duration = Duration::from_millis(600);
 
 /// The pixel of the `number`-th probe: multiples of two irrational fractions of the sides keep
 /// consecutive ones far apart.
@@ -95,28 +95,36 @@ impl Connection {
     }
 
     fn interval(&self) -> Duration {
-        PROBE_INTERVAL.min(self.deadlines.update / 4)
+        PROBE_INTERVAL.min(self.deadlines.update / 8)
     }
 
-    /// Asks for the pixel of this probe, or for everything, until it is painted.
-    async fn ask(&self, probe: Option<u32>, mut everything: bool) -> Result<(), RfbError> {
+    /// Asks for the pixel of this probe, or for `everything`, until it is painted.
+    ///
+    /// A server may answer an unconditional request with announcements alone (libvncserver#743), and
+    /// x11vnc sleeps for a second after a motion of the pointer, anew with each request: so every
+    /// other question is for what has changed, and they become rarer.
+    async fn ask(&self, probe: Option<u32>, everything: bool) -> Result<(), RfbError> {
         let limit = self.deadlines.update;
         let deadline = Instant::now() + limit;
+        let mut turn = u32::from(everything);
+        let mut interval = self.interval();
         while Instant::now() < deadline {
             let size = self.size();
             let pixel = probe.map(|number| probe_pixel(number, size));
             let area = match pixel {
-                Some((x, y)) if !everything => Area::pixel(x, y),
+                Some((x, y)) if turn == 0 => Area::pixel(x, y),
                 _ => Area::all(size),
             };
-            everything = true;
+            let changes = turn > 0 && turn.is_multiple_of(2);
+            turn += 1;
             self.shared
                 .status
                 .send_modify(|status| status.probe = pixel);
             let mut request = Vec::new();
-            update_request(false, area, &mut request);
+            update_request(changes, area, &mut request);
             self.send(request).await?;
-            let until = deadline.min(Instant::now() + self.interval());
+            let until = deadline.min(Instant::now() + interval);
+            interval *= 2;
             let ready = |status: &Status| status.painted && status.probe.is_none();
             if self.wait(until, ready).await? {
                 return Ok(());
