@@ -93,7 +93,7 @@ impl BareDesktop {
         let started = Self::start_in(config, base).await;
         if started.is_err() {
             // Gone already unless no program was started at all.
-            let _gone = std::fs::remove_dir(&path);
+            let _gone = fs::remove_dir(&path);
         }
         started
     }
@@ -313,7 +313,7 @@ impl Session {
         futures::future::join_all(all).await;
         keeper.stop(deadline).await;
         // A program that was being killed may have written once more.
-        let _gone = std::fs::remove_dir_all(&self.directory);
+        let _gone = fs::remove_dir_all(&self.directory);
     }
 }
 

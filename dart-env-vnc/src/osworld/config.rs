@@ -247,6 +247,9 @@ pub enum HostExec {
     Denied,
 }
 
+/// Most tasks that are named where none is supported.
+const MOST_NAMED: usize = 10;
+
 /// Steps and sources of a task that are not supported, as one line.
 fn complaint(file: &TaskFile, reasons: &[String]) -> String {
     format!("{} ({}): {}", file.task.id, file.domain, reasons.join("; "))
@@ -287,7 +290,7 @@ impl OsworldConfig {
     ///
     /// # Errors
     /// [`Config`](dart_core::ErrorKind::Config) as for [`files`](Self::files), and if a task is not
-    /// supported, naming each with the reasons.
+    /// supported, naming each with the reasons, or with `skip_unsupported` if none to train on is.
     pub fn tasks(&self, split: Split, host_exec: HostExec) -> Result<Vec<Task>> {
         let mut tasks = Vec::new();
         let mut refused = Vec::new();
@@ -315,6 +318,12 @@ impl OsworldConfig {
         }
         if refused.is_empty() {
             return Ok(tasks);
+        }
+        if split == Split::Train && tasks.is_empty() && self.skip_unsupported {
+            refused.truncate(MOST_NAMED);
+            let head = "no task is supported (cargo xtask setup installs what a desktop needs)";
+            refused.insert(0, head.into());
+            return Err(Fault::Setting(refused.join("\n  ")).into());
         }
         if !self.skip_unsupported {
             refused.insert(
@@ -374,6 +383,28 @@ mod tests {
         let error = config.tasks(Split::Train, HostExec::Denied).unwrap_err();
         assert_eq!(error.kind(), dart_core::ErrorKind::Config);
         assert!(error.to_string().contains("no task none"), "{error}");
+    }
+
+    /// With nothing left there is no run, and it is said why.
+    #[test]
+    fn tasks_that_are_all_left_out_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let launch = json!({"type": "launch", "parameters": {"command": "no-such-program"}});
+        let task = json!({
+            "id": "a", "instruction": "b", "config": [launch], "evaluator": {"func": "infeasible"}
+        });
+        std::fs::write(folder.path().join("a.json"), task.to_string()).unwrap();
+        let config = OsworldConfig {
+            tasks_dir: folder.path().to_owned(),
+            skip_unsupported: true,
+            ..OsworldConfig::default()
+        };
+        let error = config.tasks(Split::Train, HostExec::Allowed).unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains("cargo xtask setup"), "{said}");
+        assert!(said.contains("no-such-program is not installed"), "{said}");
+        let held_out = config.tasks(Split::Layouts, HostExec::Allowed);
+        assert!(held_out.unwrap().is_empty());
     }
 
     #[test]

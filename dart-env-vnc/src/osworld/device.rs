@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use dart_core::{Action, Device, DeviceSpec, Error, ErrorKind, Observation, Result};
+use dart_core::{Action, Device, DeviceSpec, Error, ErrorKind, Key, NamedKey, Observation, Result};
 
 use super::{
     config::{LocalConfig, ServerConfig},
@@ -44,6 +44,8 @@ pub struct OsworldDevice {
     desktop: Option<BareDesktop>,
     /// `None` while a restart has failed, and when closed.
     vnc: Option<VncDevice>,
+    /// Whether an episode has begun on it.
+    used: bool,
     closed: bool,
 }
 
@@ -84,6 +86,7 @@ impl OsworldDevice {
             spec,
             desktop,
             vnc: Some(vnc),
+            used: false,
             closed: false,
         })
     }
@@ -125,10 +128,54 @@ impl OsworldDevice {
         self.vnc.as_mut().ok_or_else(gone)
     }
 
-    /// A new connection, with no key and no button held: an earlier episode may have left some.
-    pub(super) async fn fresh(&mut self) -> Result<()> {
-        self.vnc("set up")?.recover().await?;
+    /// A desktop on which no episode has left anything. One of this machine is another one: no
+    /// clipboard, no selection, no property of the screen and no state of the keyboard goes from one
+    /// episode to the next. That of a virtual machine is as its machine is, with no key and no button
+    /// held and no lock on; after the machine was `put_back` it is connected to anew.
+    ///
+    /// Cancel safe: what is gone by then comes back with [`recover`](Device::recover).
+    pub(super) async fn fresh(&mut self, put_back: bool) -> Result<()> {
+        if self.closed {
+            return Err(error(ErrorKind::Misuse, "set up", "the device is closed"));
+        }
+        let first = !std::mem::replace(&mut self.used, true);
+        match (&self.seat, first) {
+            (Seat::Local(_), true) => {}
+            (Seat::Local(_), false) => self.replace().await?,
+            (Seat::Server(_), _) => {
+                if put_back || self.let_go().await.is_err() {
+                    self.vnc("set up")?.recover().await?;
+                }
+            }
+        }
         self.refresh();
+        Ok(())
+    }
+
+    /// Lets go of everything on the same connection.
+    async fn let_go(&mut self) -> Result<()> {
+        let vnc = self.vnc("set up")?;
+        vnc.release().await?;
+        if vnc.abilities().locks.is_some_and(|locks| locks.caps) {
+            let key = Key::Named(NamedKey::CapsLock);
+            vnc.perform(&Action::Press { key }).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts another desktop while the one that was ends.
+    async fn replace(&mut self) -> Result<()> {
+        self.vnc = None;
+        let old = self.desktop.take();
+        let stop = async {
+            if let Some(old) = old {
+                old.stop().await;
+            }
+        };
+        let (opened, ()) = tokio::join!(open(&self.seat), stop);
+        let (desktop, vnc) = opened?;
+        self.desktop = desktop;
+        self.vnc = Some(vnc);
         Ok(())
     }
 
@@ -173,13 +220,7 @@ impl Device for OsworldDevice {
             self.refresh();
             return Ok(());
         }
-        self.vnc = None;
-        if let Some(desktop) = self.desktop.take() {
-            desktop.stop().await;
-        }
-        let (desktop, vnc) = open(&self.seat).await?;
-        self.desktop = desktop;
-        self.vnc = Some(vnc);
+        self.replace().await?;
         self.refresh();
         Ok(())
     }

@@ -56,10 +56,11 @@ impl OsworldDriver {
     }
 
     async fn begin(&mut self, device: &mut OsworldDevice, task: OsworldTask) -> Result<()> {
-        if let Some(server) = device.seat().server().cloned() {
-            self.put_back(&server).await?;
-        }
-        device.fresh().await?;
+        let put_back = match device.seat().server().cloned() {
+            Some(server) => self.put_back(&server).await?,
+            None => false,
+        };
+        device.fresh(put_back).await?;
         let screen = device.spec().screen;
         let scene = match device.seat() {
             Seat::Local(local) => {
@@ -97,9 +98,9 @@ impl OsworldDriver {
     }
 
     /// Puts a virtual machine back, if there is a command for it, and waits until it answers.
-    async fn put_back(&self, server: &ServerConfig) -> Result<()> {
+    async fn put_back(&self, server: &ServerConfig) -> Result<bool> {
         if server.reset.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         if self.host_exec == HostExec::Denied {
             let message = "guest.servers: reset needs --allow-host-exec".to_owned();
@@ -115,6 +116,7 @@ impl OsworldDriver {
             input: Vec::new(),
             deadline: boot,
             limit: 1 << 20,
+            talkative: true,
         };
         let output = to_end(job).await?;
         if output.code != 0 {
@@ -129,7 +131,7 @@ impl OsworldDriver {
         let end = Instant::now() + boot;
         loop {
             match guest.ping().await {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(true),
                 Err(error) if Instant::now() >= end => return Err(error),
                 Err(_) => sleep(POLL).await,
             }

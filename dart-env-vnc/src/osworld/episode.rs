@@ -96,8 +96,13 @@ impl Episode {
                 sleep(*pause).await;
                 Ok(())
             }
-            SetupStep::Execute { command, stdout } => {
-                self.execute(device, command, stdout.as_deref()).await
+            SetupStep::Execute {
+                command,
+                stdout,
+                stderr,
+            } => {
+                let keep = [stdout.as_deref(), stderr.as_deref()];
+                self.execute(device, command, keep).await
             }
             SetupStep::Launch(command) => {
                 let filled = self.scene.placeholders.fill(command);
@@ -122,23 +127,30 @@ impl Episode {
         &mut self,
         device: &mut dyn Device,
         command: &GuestCommand,
-        keep: Option<&str>,
+        keep: [Option<&str>; 2],
     ) -> Result<()> {
         let command = self.scene.placeholders.fill(command);
         if let (Place::Local, Some(input)) = (&self.scene.place, pyautogui::read(&command)) {
             return act(device, input).await;
         }
         let output = self.scene.guest.run(&command).await?;
-        if let Some(name) = keep.filter(|name| !name.is_empty()) {
-            let kept: usize = self.cache.values().map(Vec::len).sum();
-            if (kept + output.stdout.len()) as u64 > MAX_FILE {
-                let what = "the outputs that a task keeps".to_owned();
-                let limit = MAX_FILE as usize;
-                return Err(Fault::TooLarge { what, limit }.into());
+        for (name, text) in keep.into_iter().zip([output.stdout, output.stderr]) {
+            if let Some(name) = name.filter(|name| !name.is_empty()) {
+                self.keep(name, text)?;
             }
-            self.cache
-                .insert(name.to_owned(), output.stdout.into_bytes());
         }
+        Ok(())
+    }
+
+    /// Keeps an output for the judgement.
+    fn keep(&mut self, name: &str, text: String) -> Result<(), Fault> {
+        let kept: usize = self.cache.values().map(Vec::len).sum();
+        if (kept + text.len()) as u64 > MAX_FILE {
+            let what = "the outputs that a task keeps".to_owned();
+            let limit = MAX_FILE as usize;
+            return Err(Fault::TooLarge { what, limit });
+        }
+        self.cache.insert(name.to_owned(), text.into_bytes());
         Ok(())
     }
 
@@ -222,18 +234,14 @@ impl Episode {
         let result = self.find_all(check.result.as_ref()).await?;
         let expected = self.find_all(check.expected.as_ref()).await?;
         let left = |state: &Option<State>| matches!(state, Some(State::Left(_)));
-        if let (true, Some(result), Some(expected)) = (
-            metrics::is_native(&check.func) && !left(&result) && !left(&expected),
-            &result,
-            &expected,
-        ) {
-            let case = metrics::Case {
-                result,
-                expected,
-                options: &check.options,
-            };
-            return Ok(metrics::score(&check.func, &case)?);
-        }
+        let native = metrics::judges(&check.func, &check.options);
+        let native = native && !left(&result) && !left(&expected);
+        let (result, expected) = match (native, result, expected) {
+            (true, Some(result), Some(expected)) => {
+                return Ok(judge_here(check, result, expected).await?);
+            }
+            (_, result, expected) => (result, expected),
+        };
         let unsupported = || Fault::Unsupported(format!("metric {}", check.func));
         let evaluator = evaluator.ok_or_else(unsupported)?;
         let question = external::Question {
@@ -326,6 +334,23 @@ impl Episode {
             _ => State::Files(found),
         })
     }
+}
+
+/// Judges natively, beside the other environments: some metrics take seconds on large files.
+async fn judge_here(check: &Check, result: State, expected: State) -> Result<f64, Fault> {
+    let (func, options) = (check.func.clone(), check.options.clone());
+    let scored = tokio::task::spawn_blocking(move || {
+        let case = metrics::Case {
+            result: &result,
+            expected: &expected,
+            options: &options,
+        };
+        metrics::score(&func, &case)
+    });
+    scored.await.map_err(|cause| Fault::Answer {
+        what: format!("metric {}", check.func),
+        why: cause.to_string(),
+    })?
 }
 
 /// Gives input to the desktop.

@@ -140,6 +140,8 @@ pub(super) async fn ask(config: &EvaluatorConfig, question: Question<'_>) -> Res
         input: input.to_string().into_bytes(),
         deadline: Duration::from_millis(config.timeout_ms),
         limit: MAX_ANSWER,
+        // Programs warn and show progress there.
+        talkative: true,
     })
     .await?;
     if output.code != 0 {
@@ -203,6 +205,21 @@ mod tests {
             "echo '{\"score\": \"1\"}'",
             "echo 1 2",
             "echo 1; exit 2",
+            "echo 1 >&2",
+            "echo -0.1",
+            "echo 1e999",
+            "echo NaN",
+            "echo Infinity",
+            "echo true",
+            "echo null",
+            "echo '[1]'",
+            "echo '{}'",
+            "echo '{\"score\": NaN}'",
+            "echo '{\"score\": 2}'",
+            "echo '{\"score\": null}'",
+            "printf '[%.0s' $(seq 5000)",
+            "printf '\\377\\376'",
+            "kill -9 $$",
         ] {
             let error = judged(script, 10_000).await.unwrap_err();
             assert!(matches!(error, Fault::Answer { .. }), "{script}: {error}");
@@ -213,5 +230,13 @@ mod tests {
         ));
         let long = judged("head -c 1000000 /dev/zero", 10_000).await;
         assert!(matches!(long, Err(Fault::TooLarge { .. })));
+        let endless = judged("yes 1", 10_000).await;
+        assert!(matches!(endless, Err(Fault::TooLarge { .. })));
+        // What it says beside the score is not the score, however long it is.
+        let chatty = judged("head -c 3000000 /dev/zero >&2; echo 0.25", 10_000).await;
+        assert_eq!(chatty.unwrap(), 0.25);
+        let error = judged("head -c 3000000 /dev/zero >&2; exit 7", 10_000).await;
+        let said = error.unwrap_err().to_string();
+        assert!(said.contains("exit status 7") && said.len() < 500, "{said}");
     }
 }

@@ -1,5 +1,7 @@
 //! Where the judgement takes what it compares from (`result` and `expected` of an evaluator).
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
 
@@ -188,7 +190,8 @@ fn files(kind: &str, raw: &Value) -> Result<Vec<FileRef>, String> {
     if !multi {
         return Ok(all.into_iter().take(1).collect());
     }
-    let gives = gives.unwrap_or_else(|| vec![0]);
+    // A set of places, as in the original: the order is that of the files.
+    let gives: BTreeSet<usize> = gives.unwrap_or_else(|| vec![0]).into_iter().collect();
     let chosen = gives.iter().map(|at| all.get(*at).cloned());
     chosen
         .collect::<Option<_>>()
@@ -273,11 +276,12 @@ mod tests {
             panic!("files");
         };
         assert_eq!(files.len(), 1);
-        value["gives"] = json!([1, 0]);
+        value["gives"] = json!([1, 0, 1]);
         let Getter::VmFile(files) = source(value.clone()).unwrap() else {
             panic!("files");
         };
-        assert_eq!((files[0].dest.as_str(), files[1].dest.as_str()), ("b", "a"));
+        assert_eq!(files.len(), 2);
+        assert_eq!((files[0].dest.as_str(), files[1].dest.as_str()), ("a", "b"));
         value["gives"] = json!([2]);
         assert!(source(value).is_err());
     }

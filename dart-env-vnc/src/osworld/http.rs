@@ -23,6 +23,21 @@ pub(super) struct Http {
     deadline: Duration,
     /// Largest body of an answer, bytes.
     limit: usize,
+    /// What no error may show: a peer may say again what it was told.
+    secret: Option<Secret>,
+}
+
+/// A text that is not shown, and the name that is shown instead.
+#[derive(Clone)]
+struct Secret {
+    name: &'static str,
+    text: String,
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 /// What is asked.
@@ -57,7 +72,33 @@ impl Http {
             authority,
             deadline,
             limit,
+            secret: None,
         }
+    }
+
+    /// The same, with `name` in every error where the peer says `text`.
+    pub(super) fn hiding(mut self, name: &'static str, text: Option<String>) -> Self {
+        self.secret = text.map(|text| Secret { name, text });
+        self
+    }
+
+    /// The same with a deadline of at most `longest`.
+    pub(super) fn within(&self, longest: Duration) -> Self {
+        Self {
+            deadline: self.deadline.min(longest),
+            ..self.clone()
+        }
+    }
+
+    /// What the peer said, for an error: in one line, short and without what is secret.
+    pub(super) fn said(&self, text: &str) -> String {
+        let Some(Secret { name, text: secret }) = &self.secret else {
+            return bounded(text);
+        };
+        // Also as it stands inside JSON.
+        let escaped = serde_json::Value::from(secret.as_str()).to_string();
+        let hidden = text.replace(secret.as_str(), name);
+        bounded(&hidden.replace(escaped.trim_matches('"'), name))
     }
 
     pub(super) fn authority(&self) -> &str {
@@ -143,7 +184,19 @@ impl Http {
     pub(super) async fn expect(&self, question: Question<'_>) -> Result<Bytes, Fault> {
         let name = self.name(question.path);
         let answer = self.ask(question).await?;
-        answer.success(name)
+        self.success(name, answer)
+    }
+
+    /// The body of `answer`, if its status says success; `what` names the peer.
+    pub(super) fn success(&self, what: String, answer: Answer) -> Result<Bytes, Fault> {
+        if (200..300).contains(&answer.status) {
+            return Ok(answer.body);
+        }
+        Err(Fault::Refused {
+            what,
+            status: answer.status,
+            said: self.said(&String::from_utf8_lossy(&answer.body)),
+        })
     }
 
     /// Sends JSON.
@@ -176,21 +229,7 @@ impl Http {
     ) -> Result<T, Fault> {
         serde_json::from_slice(body).map_err(|error| Fault::Answer {
             what: self.name(path),
-            why: bounded(&format!("the answer is not what it should be: {error}")),
-        })
-    }
-}
-
-impl Answer {
-    /// The body, if the status says success; `what` names the peer.
-    pub(super) fn success(self, what: String) -> Result<Bytes, Fault> {
-        if (200..300).contains(&self.status) {
-            return Ok(self.body);
-        }
-        Err(Fault::Refused {
-            what,
-            status: self.status,
-            said: bounded(&String::from_utf8_lossy(&self.body)),
+            why: self.said(&format!("the answer is not what it should be: {error}")),
         })
     }
 }
@@ -216,6 +255,19 @@ mod tests {
     #[test]
     fn queries_are_encoded() {
         assert_eq!(percent("a b&c=ä/~"), "a%20b%26c%3D%C3%A4%2F~");
+    }
+
+    #[test]
+    fn what_is_secret_is_not_said() {
+        let http = Http::new("a:1".into(), Duration::ZERO, 1);
+        let http = http.hiding("{CLIENT_PASSWORD}", Some("pa\"ss".into()));
+        let said = http.said(r#"cannot run echo pa"ss: {"command": "echo pa\"ss"}"#);
+        let shown = r#"cannot run echo {CLIENT_PASSWORD}: {"command": "echo {CLIENT_PASSWORD}"}"#;
+        assert_eq!(said, shown);
+        assert!(!format!("{http:?}").contains("pa"), "{http:?}");
+        // What is cut off at the end of a message is not the end of the name of it.
+        let long = format!("{}{}", "x".repeat(197), "pa\"ss");
+        assert!(!http.said(&long).contains("pa"));
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use dart_core::{Action, Key, MouseButton, ScreenPx};
+use dart_core::{Action, Direction, Key, MouseButton, ScreenPx};
 
 use super::step::{CommandText, GuestCommand};
 
@@ -66,32 +66,80 @@ fn understand(statement: &str) -> Option<Vec<Input>> {
         return Some(Vec::new());
     }
     let (name, rest) = statement.split_once('(')?;
-    let arguments = literals(rest.strip_suffix(')')?)?;
+    let Arguments { plain, named } = arguments(rest.strip_suffix(')')?)?;
     let act = |action| Some(vec![Input::Act(action)]);
-    match (name.trim(), &*arguments) {
-        ("time.sleep" | "pyautogui.sleep", [Literal::Number(seconds)]) => {
-            let known = (0.0..=LONGEST).contains(seconds);
-            known.then(|| vec![Input::Pause(Duration::from_secs_f64(*seconds))])
+    match (name.trim(), &*plain, &*named) {
+        ("time.sleep" | "pyautogui.sleep", [seconds], []) => {
+            pause(seconds).map(|pause| vec![pause])
         }
-        ("pyautogui.hotkey", keys) => act(Action::Hotkey {
-            keys: keys.iter().map(key).collect::<Option<_>>()?,
-        }),
-        ("pyautogui.press", [one]) => act(Action::Press { key: key(one)? }),
-        ("pyautogui.keyDown", [one]) => act(Action::KeyDown { key: key(one)? }),
-        ("pyautogui.keyUp", [one]) => act(Action::KeyUp { key: key(one)? }),
-        ("pyautogui.write" | "pyautogui.typewrite", [Literal::Text(text)]) => {
+        ("pyautogui.hotkey", [Literal::List(keys)], []) => hotkey(keys),
+        ("pyautogui.hotkey", keys, []) => hotkey(keys),
+        ("pyautogui.press", [Literal::List(keys)], []) => keys.iter().map(press).collect(),
+        ("pyautogui.press", [one], named) => presses(one, named),
+        ("pyautogui.keyDown", [one], []) => act(Action::KeyDown { key: key(one)? }),
+        ("pyautogui.keyUp", [one], []) => act(Action::KeyUp { key: key(one)? }),
+        ("pyautogui.write" | "pyautogui.typewrite", [Literal::Text(text)], []) => {
             act(Action::Type { text: text.clone() })
         }
-        ("pyautogui.click", [x, y]) => act(Action::click(point(x, y)?)),
-        ("pyautogui.moveTo", [x, y]) => act(Action::MoveTo { at: point(x, y)? }),
-        ("pyautogui.doubleClick", [x, y]) => act(Action::Click {
+        ("pyautogui.click", [x, y], []) => act(Action::click(point(x, y)?)),
+        ("pyautogui.moveTo", [x, y], []) => act(Action::MoveTo { at: point(x, y)? }),
+        ("pyautogui.doubleClick", [x, y], []) => act(Action::Click {
             at: point(x, y)?,
             button: MouseButton::Left,
             count: 2,
             modifiers: dart_core::Modifiers::default(),
         }),
+        ("pyautogui.scroll", [Literal::Number(clicks)], []) => act(scroll(*clicks)?),
         _ => None,
     }
+}
+
+fn hotkey(keys: &[Literal]) -> Option<Vec<Input>> {
+    let keys = keys.iter().map(key).collect::<Option<_>>()?;
+    Some(vec![Input::Act(Action::Hotkey { keys })])
+}
+
+fn press(one: &Literal) -> Option<Input> {
+    Some(Input::Act(Action::Press { key: key(one)? }))
+}
+
+/// `press(key, presses=n, interval=seconds)`.
+fn presses(one: &Literal, named: &[(&str, Literal)]) -> Option<Vec<Input>> {
+    let (mut times, mut between) = (1, None);
+    for (name, value) in named {
+        match (*name, value) {
+            ("presses", Literal::Number(n)) if (1.0..=100.0).contains(n) && n.fract() == 0.0 => {
+                times = *n as usize;
+            }
+            ("interval", value) => between = Some(pause(value)?),
+            _ => return None,
+        }
+    }
+    let one: Vec<Input> = std::iter::once(press(one)?).chain(between).collect();
+    Some(vec![one; times].concat())
+}
+
+fn pause(seconds: &Literal) -> Option<Input> {
+    match seconds {
+        Literal::Number(seconds) if (0.0..=LONGEST).contains(seconds) => {
+            Some(Input::Pause(Duration::from_secs_f64(*seconds)))
+        }
+        _ => None,
+    }
+}
+
+/// Up if positive; one click is one notch of the wheel under X11.
+fn scroll(clicks: f64) -> Option<Action> {
+    let known = clicks.fract() == 0.0 && (1.0..=50.0).contains(&clicks.abs());
+    known.then(|| Action::Scroll {
+        at: None,
+        direction: if clicks > 0.0 {
+            Direction::Up
+        } else {
+            Direction::Down
+        },
+        notches: clicks.abs() as u8,
+    })
 }
 
 /// `pyautogui.FAILSAFE = False` and the like: settings of a library that is not used.
@@ -107,22 +155,47 @@ fn is_setting(statement: &str) -> bool {
 enum Literal {
     Text(String),
     Number(f64),
+    /// Of texts and numbers.
+    List(Vec<Literal>),
 }
 
-fn literals(text: &str) -> Option<Vec<Literal>> {
-    let mut found = Vec::new();
+struct Arguments<'a> {
+    plain: Vec<Literal>,
+    named: Vec<(&'a str, Literal)>,
+}
+
+/// What stands between the brackets of a call.
+fn arguments(text: &str) -> Option<Arguments<'_>> {
+    let (mut plain, mut named) = (Vec::new(), Vec::new());
     let mut rest = text.trim();
     while !rest.is_empty() {
-        let (literal, after) = literal(rest)?;
-        found.push(literal);
-        let after = after.trim_start();
-        rest = match after.strip_prefix(',') {
+        let name = rest.split_once('=').map(|(name, _)| name.trim_end());
+        let name = name.filter(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+        let value = match name {
+            Some(_) => rest.split_once('=')?.1.trim_start(),
+            None => rest,
+        };
+        let (value, after) = match value.strip_prefix('[') {
+            Some(list) => {
+                let (inside, after) = list.split_once(']')?;
+                let Arguments { plain, named } = arguments(inside)?;
+                let flat = !plain.iter().any(|value| matches!(value, Literal::List(_)));
+                (flat && named.is_empty()).then_some((Literal::List(plain), after))?
+            }
+            None => literal(value)?,
+        };
+        match name {
+            Some(name) => named.push((name, value)),
+            None if named.is_empty() => plain.push(value),
+            None => return None,
+        }
+        rest = match after.trim_start().strip_prefix(',') {
             Some(after) => after.trim_start(),
-            None if after.is_empty() => "",
+            None if after.trim().is_empty() => "",
             None => return None,
         };
     }
-    Some(found)
+    Some(Arguments { plain, named })
 }
 
 fn literal(text: &str) -> Option<(Literal, &str)> {
@@ -152,7 +225,7 @@ fn literal(text: &str) -> Option<(Literal, &str)> {
 fn key(literal: &Literal) -> Option<Key> {
     match literal {
         Literal::Text(name) => name.parse().ok(),
-        Literal::Number(_) => None,
+        _ => None,
     }
 }
 
@@ -200,6 +273,53 @@ mod tests {
                 }),
             ]
         );
+    }
+
+    #[test]
+    fn lists_repetitions_and_the_wheel() {
+        let enter = || {
+            Input::Act(Action::Press {
+                key: "enter".parse().unwrap(),
+            })
+        };
+        let pause = || Input::Pause(Duration::from_millis(10));
+        let read = |call: &str| script(&format!("import pyautogui; pyautogui.{call}"));
+        assert_eq!(
+            read("hotkey(['ctrl', \"q\"])"),
+            Some(vec![hotkey(&["ctrl", "q"])])
+        );
+        assert_eq!(
+            read("press(['enter', 'enter'])"),
+            Some(vec![enter(), enter()])
+        );
+        let twice = vec![enter(), pause(), enter(), pause()];
+        assert_eq!(
+            read("press('enter', presses=2, interval=0.01)"),
+            Some(twice)
+        );
+        let wheel = Action::Scroll {
+            at: None,
+            direction: Direction::Down,
+            notches: 20,
+        };
+        assert_eq!(read("scroll(-20)"), Some(vec![Input::Act(wheel)]));
+        for bad in [
+            "press('enter', presses=1e9)",
+            "press('enter', times=2)",
+            "press(key='enter')",
+            "press([['enter']])",
+            "press(['enter')",
+            "hotkey(['a'], 'b')",
+            "scroll(0)",
+            "scroll(1000)",
+            "scroll(0.5)",
+            "write('a=b', 'c')",
+        ] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+        let typed = read("write('a=b, [c]')");
+        let text = "a=b, [c]".to_owned();
+        assert_eq!(typed, Some(vec![Input::Act(Action::Type { text })]));
     }
 
     #[test]

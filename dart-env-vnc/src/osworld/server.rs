@@ -15,11 +15,14 @@ use serde_json::{Value, json};
 use super::{
     chrome,
     config::ServerConfig,
-    error::{Fault, bounded},
+    error::Fault,
     guest::{Guest, Output, Query},
     http::{Http, Question, percent},
     step::{Download, GuestCommand, SetupStep, WindowQuery},
 };
+
+/// Longest wait for the answer that the server is there.
+const PING: Duration = Duration::from_secs(5);
 
 /// OSWorld's server in a virtual machine.
 #[derive(Debug)]
@@ -48,13 +51,15 @@ impl ServerGuest {
     /// The server that `config` names. Connects to nothing yet.
     ///
     /// # Errors
-    /// [`Config`](dart_core::ErrorKind::Config) if the address is not `host:port`.
+    /// [`Config`](dart_core::ErrorKind::Config) if the address is not `host:port`, or the variable
+    /// that should hold the password is not set.
     pub fn new(config: &ServerConfig) -> Result<Self> {
         let (host, _port) = config.host_and_port()?;
         let deadline = Duration::from_millis(config.command_timeout_ms);
         let devtools = format!("{host}:{}", config.devtools_port);
         Ok(Self {
-            http: Http::new(config.address.clone(), deadline, config.max_answer_bytes),
+            http: Http::new(config.address.clone(), deadline, config.max_answer_bytes)
+                .hiding("{CLIENT_PASSWORD}", config.password()?),
             devtools: Http::new(devtools, deadline, chrome::MAX_LIST),
             home: config.home.clone(),
         })
@@ -65,7 +70,8 @@ impl ServerGuest {
     /// # Errors
     /// If it does not.
     pub async fn ping(&self) -> Result<()> {
-        self.http.get("/platform").await?;
+        // A port that is forwarded takes a connection long before the machine answers.
+        self.http.within(PING).get("/platform").await?;
         Ok(())
     }
 
@@ -141,7 +147,9 @@ impl ServerGuest {
         if executed.status != "success" {
             return Err(Fault::Answer {
                 what: format!("{path} of {}", self.http.authority()),
-                why: bounded(&format!("{} {}", executed.status, executed.message)),
+                why: self
+                    .http
+                    .said(&format!("{} {}", executed.status, executed.message)),
             });
         }
         Ok(Output {
@@ -163,7 +171,8 @@ impl ServerGuest {
         if answer.status == 404 {
             return Ok(None);
         }
-        let body = answer.success(format!("/file of {}", self.http.authority()))?;
+        let what = format!("/file of {}", self.http.authority());
+        let body = self.http.success(what, answer)?;
         Ok(Some(body.to_vec()))
     }
 
@@ -224,7 +233,14 @@ impl Guest for ServerGuest {
             Query::Terminal => self.text("/terminal", "output").await?,
             Query::Accessibility => self.text("/accessibility", "AT").await?,
             Query::Directory(path) => self.directory(path).await?,
-            Query::Tabs => chrome::tabs(&self.devtools).await?,
+            Query::Tabs => match chrome::tabs(&self.devtools).await {
+                // The machine is there and its browser is not: the agent has closed it.
+                Err(Fault::Unreachable { .. }) => {
+                    self.ping().await?;
+                    json!([])
+                }
+                tabs => tabs?,
+            },
         })
     }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::words;
 
@@ -98,6 +98,8 @@ pub enum SetupStep {
         command: GuestCommand,
         /// The name under which its output is kept for the judgement.
         stdout: Option<String>,
+        /// The same for its standard error.
+        stderr: Option<String>,
     },
     /// Opens a file with its usual program.
     Open {
@@ -174,6 +176,11 @@ struct Run {
     shell: bool,
     #[serde(default)]
     stdout: Option<String>,
+    #[serde(default)]
+    stderr: Option<String>,
+    /// Repeats the command until something comes out of it.
+    #[serde(default)]
+    until: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -239,13 +246,19 @@ impl TryFrom<RawStep> for SetupStep {
                 Self::Launch(GuestCommand { command, shell })
             }
             "execute" | "command" => {
-                let Run {
-                    command,
-                    shell,
-                    stdout,
-                } = typed(raw)?;
-                let command = GuestCommand { command, shell };
-                Self::Execute { command, stdout }
+                let kind = format!("{} with until", raw.kind);
+                let run: Run = typed(raw)?;
+                if !run.until.is_empty() {
+                    return Ok(Self::Other { kind });
+                }
+                Self::Execute {
+                    command: GuestCommand {
+                        command: run.command,
+                        shell: run.shell,
+                    },
+                    stdout: run.stdout,
+                    stderr: run.stderr,
+                }
             }
             "open" => Self::Open {
                 path: typed::<OpenFile>(raw)?.path,
@@ -300,7 +313,10 @@ mod tests {
         assert_eq!(command.words().unwrap(), ["a", "b c"]);
         let text =
             r#"{"type":"command","parameters":{"command":["a"],"shell":"true","stdout":"o"}}"#;
-        let SetupStep::Execute { command, stdout } = step(text).unwrap() else {
+        let SetupStep::Execute {
+            command, stdout, ..
+        } = step(text).unwrap()
+        else {
             panic!("an execute");
         };
         assert!(command.shell);
@@ -321,6 +337,9 @@ mod tests {
         }
         let other = step(r#"{"type":"replay","parameters":{"x":1}}"#).unwrap();
         assert_eq!(other.kind(), "replay");
+        // A command that is repeated is not supported, and that is said before a run.
+        let text = r#"{"type":"execute","parameters":{"command":["a"],"until":{"returncode":0}}}"#;
+        assert_eq!(step(text).unwrap().kind(), "execute with until");
     }
 
     #[test]

@@ -5,11 +5,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use dart_core::Size;
+
 use super::{
     config::{EvaluatorConfig, GuestConfig, HostExec, OsworldConfig},
     error::Fault,
     getter::{Getter, Source},
-    local, metrics, placeholder, pyautogui,
+    local, metrics,
+    placeholder::{self, Placeholders},
+    pyautogui,
     step::{CommandText, GuestCommand, SetupStep},
     task::{Check, Evaluator, OsworldTask},
 };
@@ -19,6 +23,8 @@ use super::{
 pub struct Capabilities {
     /// A desktop of this machine, with what is allowed there; otherwise OSWorld's server.
     local: Option<local::Policy>,
+    /// The placeholders of a local desktop, whose size is known.
+    placeholders: Option<Placeholders>,
     /// Whether `{CLIENT_PASSWORD}` is known.
     password: bool,
     /// Whether sites behind a proxy are reached.
@@ -100,10 +106,15 @@ impl Capabilities {
                 (None, all(|s| s.password_env.is_some()), all(|s| s.proxy))
             }
         };
+        let screen = match &config.guest {
+            GuestConfig::Local(local) => Some(Size::new(local.width, local.height)),
+            GuestConfig::Servers { .. } => None,
+        };
         let evaluator = config.evaluator.as_ref();
         let allowed = host_exec == HostExec::Allowed;
         Ok(Self {
             local,
+            placeholders: screen.map(|screen| Placeholders::new(screen, None)),
             password,
             proxy,
             evaluator: evaluator
@@ -201,8 +212,9 @@ impl Capabilities {
             return Some(why.to_owned());
         }
         let policy = self.local.as_ref()?;
+        let filled = self.placeholders.as_ref().map(|known| known.fill(command));
         // Input that the desktop gets through VNC instead: nothing runs on this machine.
-        if !launch && pyautogui::read(command).is_some() {
+        if !launch && filled.as_ref().and_then(pyautogui::read).is_some() {
             return None;
         }
         if launch {
@@ -222,8 +234,10 @@ impl Capabilities {
     }
 
     fn check(&self, task: &OsworldTask, check: &Check, reasons: &mut BTreeSet<String>) {
-        let native = metrics::is_native(&check.func);
         let external = self.evaluates(&check.func);
+        let odd = metrics::unknown_option(&check.func, &check.options).filter(|_| !external);
+        let native = metrics::judges(&check.func, &check.options) || odd.is_some();
+        reasons.extend(odd);
         if !native && !external {
             let denied = if self.evaluator_denied {
                 " (the evaluator needs --allow-host-exec)"

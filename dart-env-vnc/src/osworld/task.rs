@@ -22,6 +22,9 @@ const MAX_FILE: u64 = 1 << 20;
 /// Most task files in one folder and its subfolders.
 const MAX_FILES: usize = 10_000;
 
+/// Largest sum of them, bytes; OSWorld's 369 have 1 MiB.
+const MAX_TOTAL: u64 = 64 << 20;
+
 /// How the scores of several metrics become one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -210,6 +213,10 @@ impl OsworldTask {
     pub fn from_value(file: &str, value: Value) -> Result<Self> {
         let raw: RawTask =
             serde_json::from_value(value).map_err(|error| format_fault(file, &error))?;
+        // It is the name of a folder of reference files, too.
+        if raw.id.as_str().starts_with('.') {
+            return Err(format_fault(file, &"the id begins with a dot").into());
+        }
         if raw.instruction.trim().is_empty() {
             return Err(format_fault(file, &"the instruction is empty").into());
         }
@@ -281,13 +288,38 @@ impl TaskFile {
     /// Symbolic links are not followed.
     ///
     /// # Errors
-    /// [`Config`](dart_core::ErrorKind::Config), naming the first file that cannot be read.
+    /// [`Config`](dart_core::ErrorKind::Config), naming the first file that cannot be read, or two
+    /// that have the same id.
     pub fn read_all(folder: &Path) -> Result<Vec<Self>> {
         let mut paths = Vec::new();
         collect(folder, 0, &mut paths)?;
         paths.sort();
-        paths.iter().map(|path| Self::read(path)).collect()
+        let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
+        if paths.iter().map(size).sum::<u64>() > MAX_TOTAL {
+            let (folder, most) = (folder.display(), MAX_TOTAL >> 20);
+            let message = format!("{folder} holds more than {most} MiB of task files");
+            return Err(Fault::Setting(message).into());
+        }
+        let files: Vec<Self> = paths
+            .iter()
+            .map(|path| Self::read(path))
+            .collect::<Result<_>>()?;
+        distinct(&files)?;
+        Ok(files)
     }
+}
+
+/// Results of two tasks with one id would be taken for results of one.
+fn distinct(files: &[TaskFile]) -> Result<(), Fault> {
+    let mut seen = BTreeMap::new();
+    for file in files {
+        if let Some(other) = seen.insert(file.task.id.as_str(), &file.path) {
+            let (name, other) = (file.path.display().to_string(), other.display());
+            let what = format!("its id {} is that of {other}", file.task.id);
+            return Err(format_fault(&name, &what));
+        }
+    }
+    Ok(())
 }
 
 /// Adds the task files below `folder`.
@@ -379,9 +411,63 @@ mod tests {
         assert_eq!(infeasible.evaluator, Evaluator::Infeasible);
     }
 
+    fn infeasible(id: &str) -> Value {
+        json!({"id": id, "instruction": "b", "evaluator": {"func": "infeasible"}})
+    }
+
     #[test]
     fn a_name_that_is_a_path_is_refused() {
-        let task = json!({"id": "../a", "instruction": "b", "evaluator": {"func": "infeasible"}});
-        assert!(OsworldTask::from_value("a.json", task).is_err());
+        for id in ["../a", "a/b", "..", ".", ".hidden", "", "a\0"] {
+            assert!(
+                OsworldTask::from_value("a.json", infeasible(id)).is_err(),
+                "{id}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_nested_or_broken_is_refused_with_the_files_name() {
+        let deep = |open: &str, close: &str| {
+            let rules = format!("{}1{}", open.repeat(100_000), close.repeat(100_000));
+            format!(r#"{{"id":"a","instruction":"b","evaluator":{rules}}}"#)
+        };
+        for text in [
+            deep("[", "]"),
+            deep(r#"{"func":"#, "}"),
+            "[".repeat(1 << 20),
+            String::new(),
+            "null".into(),
+            "{\"id\": 1e999}".into(),
+            format!("{}\u{0}", infeasible("a")),
+        ] {
+            let error = OsworldTask::parse("a.json", &text).unwrap_err();
+            assert_eq!(error.kind(), dart_core::ErrorKind::Config);
+            let said = error.to_string();
+            assert!(said.contains("a.json") && said.len() < 500, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_read_within_bounds() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text);
+        write("a.json", &infeasible("one").to_string()).unwrap();
+        // Neither other files, nor links, nor pipes.
+        write("b.txt", "not a task").unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join("c.json")).unwrap();
+        assert_eq!(TaskFile::read_all(folder.path()).unwrap().len(), 1);
+        write("d.json", &infeasible("one").to_string()).unwrap();
+        let said = TaskFile::read_all(folder.path()).unwrap_err().to_string();
+        assert!(said.contains("d.json") && said.contains("a.json"), "{said}");
+        write("d.json", &" ".repeat((1 << 20) + 1)).unwrap();
+        let said = TaskFile::read_all(folder.path()).unwrap_err().to_string();
+        assert!(said.contains("larger than 1 MiB"), "{said}");
+        for n in 0..65 {
+            // Without content: what a file says of its size is enough.
+            let file = File::create(folder.path().join(format!("e{n}.json")));
+            file.unwrap().set_len(1 << 20).unwrap();
+        }
+        let said = TaskFile::read_all(folder.path()).unwrap_err().to_string();
+        assert!(said.contains("more than 64 MiB"), "{said}");
     }
 }

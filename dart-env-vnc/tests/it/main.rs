@@ -7,6 +7,8 @@ mod miniwob_attach;
 mod needs;
 mod osworld_fake;
 mod osworld_files;
+mod osworld_hostile;
+mod osworld_judge;
 mod osworld_local;
 mod osworld_server;
 mod rfb_cases;

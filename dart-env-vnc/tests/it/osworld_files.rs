@@ -132,7 +132,7 @@ fn what_is_supported_is_known_before_a_run() {
     // All but those that need an account or write into the browser's history.
     assert_eq!(
         counts.each_ref().map(|(count, _)| *count),
-        [13, 23, 47, 95, 237]
+        [15, 23, 47, 95, 237]
     );
 }
 

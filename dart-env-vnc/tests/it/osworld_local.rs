@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeMap,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -190,6 +191,14 @@ async fn image_editor() {
     }
 }
 
+/// VLC refuses to run as root, so this also shows that programs run as somebody else.
+#[tokio::test]
+async fn media_player() {
+    if installed_too("osworld-vlc", &["vlc"]) {
+        run("vlc", HostExec::Denied).await;
+    }
+}
+
 #[tokio::test]
 async fn office() {
     if installed_too("osworld-office", &["localc", "lowriter"]) {
@@ -260,13 +269,27 @@ async fn episodes_share_nothing() {
         .unwrap();
     let factory = OsworldFactory::new(config, HostExec::Denied).unwrap();
     let mut env = factory.create().await.unwrap();
-    let solution = ["type hello world", "keys ctrl+s", "wait 300", "done"];
+    let copied = [
+        "type hello world",
+        "keys ctrl+a",
+        "keys ctrl+c",
+        "keys ctrl+s",
+        "wait 300",
+    ];
+    let locked = ["keys capslock", "done"];
+    let solution = [&copied[..], &locked].concat();
     assert_eq!(play(&mut *env, task, &solution, "first").await, 1.0);
     // Untouched, the second one finds nothing of the first.
     assert_eq!(
         play(&mut *env, task, &["wait 1", "done"], "second").await,
         0.0
     );
+    // Nor does the clipboard hold anything, although pasting works within an episode.
+    let pasted = ["keys ctrl+v", "wait 300", "keys ctrl+s", "wait 300", "done"];
+    assert_eq!(play(&mut *env, task, &pasted, "pasted").await, 0.0);
+    let cut = ["type hello world", "keys ctrl+a", "keys ctrl+x", "wait 300"];
+    let again = [&cut[..], &pasted].concat();
+    assert_eq!(play(&mut *env, task, &again, "again").await, 1.0);
     let mut seen = Vec::new();
     for desktop in std::fs::read_dir(folder.path()).unwrap() {
         for entry in std::fs::read_dir(desktop.unwrap().path()).unwrap() {
@@ -279,6 +302,44 @@ async fn episodes_share_nothing() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     let error = env.reset(task, 0).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misuse);
+}
+
+/// A command gets no rights, and where this process is root it is not root; what it starts ends with
+/// its episode, even out of its group, its session and its environment.
+#[tokio::test]
+async fn commands_are_confined() {
+    if !installed("osworld-editor", &["mousepad"]) {
+        return;
+    }
+    let config = config();
+    let tasks = tasks(&config, HostExec::Allowed);
+    let named = |t: &&Task| t.id.as_str() == "osworld.write-greeting";
+    let mut task = tasks.iter().find(named).unwrap().clone();
+    let command =
+        |text: &str| serde_json::json!({"type": "vm_command_line", "command": text, "shell": true});
+    // What a user of its own ran is known by its owner, and otherwise by its environment.
+    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    let away = if root { "env -i setsid" } else { "setsid" };
+    let checks = "grep -q 'NoNewPrivs:.1' /proc/self/status && [ \"$(ulimit -c)\" = 0 ] && \
+        [ \"$(id -u)\" != 0 ] && [ \"$HOME\" = /home/user ] && [ -w /tmp ] && pwd | grep -qx /home/user \
+        && AWAY sleep 271.25 >&- 2>&- & sleep 0.3; echo ended";
+    let count = "grep -als '271[.]25' /proc/[0-9]*/cmdline | wc -l";
+    task.params["config"] = serde_json::json!([]);
+    task.params["evaluator"] = serde_json::json!({
+        "func": ["exact_match", "exact_match"],
+        "result": [command(&checks.replace("AWAY", away)), command(count)],
+        "expected": [{"type": "rule", "rules": {"expected": "ended\n"}},
+                     {"type": "rule", "rules": {"expected": "1\n"}}],
+    });
+    let factory = OsworldFactory::new(config, HostExec::Allowed).unwrap();
+    let mut env = factory.create().await.unwrap();
+    assert_eq!(play(&mut *env, &task, &["done"], "confined").await, 1.0);
+    env.close().await.unwrap();
+    let runs = std::fs::read_dir("/proc").unwrap().any(|entry| {
+        let line = std::fs::read(entry.unwrap().path().join("cmdline"));
+        line.is_ok_and(|line| line == b"sleep\0271.25\0")
+    });
+    assert!(!runs, "it is still running");
 }
 
 /// The X server of the desktop in `folder`.
@@ -360,7 +421,7 @@ async fn a_hostile_task_file_reaches_nothing() {
 }
 
 #[test]
-fn the_tasks_of_this_suite_cover_every_native_metric_but_three() {
+fn the_tasks_of_this_suite_cover_every_native_metric_but_two() {
     let files = TaskFile::read_all(&data().join("tasks")).unwrap();
     assert!(files.len() >= 12, "{}", files.len());
     let mut metrics: Vec<String> = files
@@ -372,5 +433,6 @@ fn the_tasks_of_this_suite_cover_every_native_metric_but_three() {
         .collect();
     metrics.sort();
     metrics.dedup();
-    assert_eq!(metrics.len(), 12, "{metrics:?}");
+    // Without check_direct_json_object and match_in_list.
+    assert_eq!(metrics.len(), 13, "{metrics:?}");
 }

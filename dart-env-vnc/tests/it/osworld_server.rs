@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use dart_core::{Action, Environment, EnvironmentFactory, Error, ErrorKind, Split, Task};
 use dart_env_vnc::osworld::{
-    EvaluatorConfig, Guest, GuestConfig, HostExec, OsworldConfig, OsworldFactory, Query,
-    ServerConfig, ServerGuest,
+    Guest, GuestConfig, HostExec, OsworldConfig, OsworldFactory, Query, ServerConfig, ServerGuest,
 };
 use serde_json::{Value, json};
 
@@ -18,15 +17,15 @@ use crate::{
 };
 
 /// A server, a screen, and a folder of task files.
-struct Bench {
-    server: FakeOsworld,
+pub(crate) struct Bench {
+    pub(crate) server: FakeOsworld,
     _screen: FakeServer,
-    folder: tempfile::TempDir,
-    config: OsworldConfig,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) config: OsworldConfig,
 }
 
 impl Bench {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let server = FakeOsworld::start().await;
         let screen = FakeServer::start(Quirk::None).await;
         let folder = tempfile::tempdir().unwrap();
@@ -68,7 +67,12 @@ impl Bench {
     }
 
     /// The only task of the folder.
-    fn task(&self, config: &Value, evaluator: &Value, host_exec: HostExec) -> Result<Task, Error> {
+    pub(crate) fn task(
+        &self,
+        config: &Value,
+        evaluator: &Value,
+        host_exec: HostExec,
+    ) -> Result<Task, Error> {
         self.write_task(config, evaluator);
         Ok(self.config.tasks(Split::Train, host_exec)?.remove(0))
     }
@@ -79,7 +83,12 @@ impl Bench {
     }
 
     /// The score of an episode in which the agent says at once that it is done.
-    async fn judge(&self, config: &Value, evaluator: &Value, host: HostExec) -> Result<f64, Error> {
+    pub(crate) async fn judge(
+        &self,
+        config: &Value,
+        evaluator: &Value,
+        host: HostExec,
+    ) -> Result<f64, Error> {
         let task = self.task(config, evaluator, host)?;
         let mut env = self.env(host).await;
         env.reset(&task, 0).await?;
@@ -94,7 +103,7 @@ fn rule(rules: &Value) -> Value {
     json!({ "type": "rule", "rules": rules })
 }
 
-fn file(path: &str) -> Value {
+pub(crate) fn file(path: &str) -> Value {
     json!({ "type": "vm_file", "path": path, "dest": path.rsplit('/').next().unwrap() })
 }
 
@@ -327,46 +336,6 @@ async fn a_window_that_is_gone_matters_before_and_not_after() {
 }
 
 #[tokio::test]
-async fn other_metrics_are_judged_by_the_users_program() {
-    let mut bench = Bench::new().await;
-    bench.server.with(|state| {
-        state
-            .files
-            .insert("/home/user/a.xlsx".into(), b"table".to_vec());
-    });
-    // Passes if it is asked what the format says.
-    let script = r#"import json, sys
-q = json.load(sys.stdin)
-ok = (q["format"], q["task"], q["metric"]) == (1, "t", "compare_table")
-ok &= open(q["result"]["path"]).read() == "table" and q["options"] == {"rules": [1]}
-ok &= q["expected"] == {"kind": "getter", "getter": {"type": "page_info", "url": "x"}}
-ok &= q["guest"]["kind"] == "server" and q["guest"]["address"].startswith("127.0.0.1:")
-print(json.dumps({"score": 0.5 if ok else 0.0}))"#;
-    let command = ["python3", "-c", script].map(str::to_owned).to_vec();
-    bench.config.evaluator = Some(EvaluatorConfig {
-        command,
-        metrics: vec!["compare_table".into()],
-        timeout_ms: 20_000,
-    });
-    let evaluator = json!({
-        "func": "compare_table", "result": file("/home/user/a.xlsx"),
-        "expected": {"type": "page_info", "url": "x"}, "options": {"rules": [1]}
-    });
-    let score = bench.judge(&json!([]), &evaluator, HostExec::Allowed).await;
-    assert_eq!(score.unwrap(), 0.5);
-    // Without the flag the task is refused before the run, and says why.
-    let error = bench
-        .task(&json!([]), &evaluator, HostExec::Denied)
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Config);
-    assert!(error.to_string().contains("--allow-host-exec"), "{error}");
-    // A program that fails is a fault, not a score.
-    bench.config.evaluator.as_mut().unwrap().command = vec!["false".into()];
-    let score = bench.judge(&json!([]), &evaluator, HostExec::Allowed).await;
-    assert_eq!(score.unwrap_err().kind(), ErrorKind::Protocol);
-}
-
-#[tokio::test]
 async fn what_is_not_supported_is_named_before_the_run() {
     let mut bench = Bench::new().await;
     let steps = json!([
@@ -396,12 +365,12 @@ async fn what_is_not_supported_is_named_before_the_run() {
         assert!(text.contains(part), "{part}: {text}");
     }
     bench.config.skip_unsupported = true;
+    // Left out, and there is nothing else.
+    let none = bench.config.tasks(Split::Train, HostExec::Denied);
     assert!(
-        bench
-            .config
-            .tasks(Split::Train, HostExec::Denied)
-            .unwrap()
-            .is_empty()
+        none.unwrap_err()
+            .to_string()
+            .contains("no task is supported")
     );
     // A program of this machine that resets the virtual one needs the flag, too.
     let GuestConfig::Servers { servers } = &mut bench.config.guest else {
@@ -453,6 +422,23 @@ async fn questions_to_the_guest() {
     let odd = "/home/user/a b&c=ä.txt";
     server.with(|state| state.files.insert(odd.into(), vec![0, 255]));
     assert_eq!(guest.read_file(odd).await.unwrap().unwrap(), [0, 255]);
+    // A browser that the agent has closed has no pages; a machine that is gone is a fault.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = closed.local_addr().unwrap().port();
+    drop(closed);
+    for (address, there) in [
+        (server.address.to_string(), true),
+        (format!("127.0.0.1:{port}"), false),
+    ] {
+        let config = ServerConfig {
+            address,
+            devtools_port: port,
+            ..ServerConfig::default()
+        };
+        let mut guest = ServerGuest::new(&config).unwrap();
+        let tabs = guest.ask(&Query::Tabs).await;
+        assert_eq!(tabs.ok(), there.then(|| json!([])));
+    }
     for bad in ["", "localhost", ":5000", "host:0"] {
         let config = ServerConfig {
             address: bad.into(),

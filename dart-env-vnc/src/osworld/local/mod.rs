@@ -6,13 +6,9 @@
 mod confine;
 mod policy;
 pub(super) mod run;
+mod user;
 
-use std::{
-    collections::BTreeSet,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use async_trait::async_trait;
 use dart_core::Result;
@@ -24,21 +20,18 @@ use super::{
     config::LocalConfig,
     error::Fault,
     guest::{Guest, Output, Query},
-    http::Http,
+    http::{Http, percent},
     step::{GuestCommand, SetupStep, WindowQuery},
-    task::OsworldTask,
+    task::{Evaluator, OsworldTask},
 };
 use crate::desktop::bare::{self, BareDesktop, Session};
 
 use confine::Confined;
 pub(crate) use policy::Policy;
+use user::User;
 
 /// Where the browser keeps its profile, below the home: where OSWorld's tasks look for it.
 const PROFILE: &str = ".config/google-chrome";
-
-/// Deepest and largest tree that is listed.
-const MAX_DEPTH: u32 = 16;
-const MAX_ENTRIES: usize = 10_000;
 
 /// Time between two looks at the windows.
 const POLL: Duration = Duration::from_millis(100);
@@ -50,6 +43,7 @@ pub(crate) struct LocalGuest {
     policy: Policy,
     session: Session,
     confined: Confined,
+    user: User,
 }
 
 impl LocalGuest {
@@ -59,20 +53,21 @@ impl LocalGuest {
         policy: Policy,
         desktop: &BareDesktop,
     ) -> Result<Self> {
-        let session = desktop.session().await?;
-        let confined = Confined::new(session.home().to_owned(), session.temporary());
-        for folder in ["Desktop", "Documents", "Downloads", ".config/google-chrome"] {
-            let path = session.home().join(folder);
-            std::fs::create_dir_all(&path).map_err(|cause| Fault::Read {
-                what: path.display().to_string(),
-                cause,
-            })?;
+        let mut session = desktop.session().await?;
+        let user = User::choose(desktop.display(), session.home()).await;
+        session.confine(user.wrapper(), user.owner())?;
+        let home = session.home().to_owned();
+        let confined = Confined::new(home, session.temporary(), user.owner());
+        for folder in ["Desktop", "Documents", "Downloads", PROFILE] {
+            // Makes what the named file would be in.
+            confined.make_folders(&format!("~/{folder}/file"))?;
         }
         Ok(Self {
             config: config.clone(),
             policy,
             session,
             confined,
+            user,
         })
     }
 
@@ -90,7 +85,8 @@ impl LocalGuest {
         if command.shell {
             words.splice(0..0, ["sh", "-c"].map(str::to_owned));
         }
-        if policy::BROWSERS.contains(&words[0].as_str()) {
+        let browser = policy::BROWSERS.contains(&words[0].as_str());
+        if browser {
             words = self.browser(&words[1..])?;
         }
         let before = self.windows().await?.len();
@@ -98,7 +94,30 @@ impl LocalGuest {
         if self.policy.is_application(command) {
             self.wait_for_another(before).await?;
         }
+        if browser {
+            self.wait_for_page().await?;
+        }
         Ok(())
+    }
+
+    /// Waits until the browser has a page: its window is there long before.
+    async fn wait_for_page(&self) -> Result<(), Fault> {
+        let end = Instant::now() + Duration::from_millis(self.config.window_timeout_ms);
+        while Instant::now() < end {
+            if self
+                .tabs()
+                .await?
+                .as_array()
+                .is_some_and(|tabs| !tabs.is_empty())
+            {
+                return Ok(());
+            }
+            sleep(POLL).await;
+        }
+        Err(Fault::Deadline {
+            what: "the browser's first page".into(),
+            within: Duration::from_millis(self.config.window_timeout_ms),
+        })
     }
 
     /// Waits until there are more windows than `before`. An application that shows none is no fault,
@@ -124,10 +143,15 @@ impl LocalGuest {
 
     /// A word of a command line, with paths of the guest made those of this machine.
     fn word(&self, word: &str) -> String {
-        match policy::file_url(word).map(|path| self.confined.path(path)) {
-            Some(Ok(path)) => format!("file://{}", path.display()),
-            _ => self.confined.text(word),
-        }
+        let page = policy::file_url(word);
+        let page = page.and_then(|(path, end)| Some((self.confined.path(&path).ok()?, end)));
+        let Some((path, end)) = page else {
+            return self.confined.text(word);
+        };
+        // Names as they are, whatever a browser would make of them.
+        let parts = path.iter().skip(1);
+        let parts = parts.map(|part| format!("/{}", percent(&part.display().to_string())));
+        format!("file://{}{end}", parts.collect::<String>())
     }
 
     /// The command line of the browser: a profile in the episode's home, DevTools on a free port.
@@ -220,13 +244,18 @@ impl LocalGuest {
     }
 
     async fn run_words(&self, words: &[String]) -> Result<Output, Fault> {
+        let program = words.first().map_or("", String::as_str);
+        bare::require(program, "the package that has it")?;
+        let wrapper = self.session.wrapper().iter();
+        let words: Vec<String> = wrapper.chain(words).cloned().collect();
         run::to_end(run::Job {
-            words,
+            words: &words,
             environment: &self.session.environment(),
             folder: self.session.home(),
             input: Vec::new(),
             deadline: Duration::from_millis(self.config.command_timeout_ms),
             limit: self.config.max_answer_bytes,
+            talkative: false,
         })
         .await
     }
@@ -234,11 +263,9 @@ impl LocalGuest {
     async fn devtools(&self) -> Result<Http, Fault> {
         let deadline = Duration::from_millis(self.config.window_timeout_ms);
         let end = Instant::now() + deadline;
-        let file = self.session.home().join(PROFILE).join("DevToolsActivePort");
         loop {
-            if let Some(address) = devtools_address(&file) {
-                let patience = Duration::from_secs(10);
-                return Ok(Http::new(address.to_string(), patience, chrome::MAX_LIST));
+            if let Some(http) = self.devtools_now() {
+                return Ok(http);
             }
             if Instant::now() >= end {
                 return Err(Fault::Deadline {
@@ -247,6 +274,26 @@ impl LocalGuest {
                 });
             }
             sleep(POLL).await;
+        }
+    }
+
+    /// The DevTools of a browser that was started.
+    fn devtools_now(&self) -> Option<Http> {
+        let file = format!("~/{PROFILE}/DevToolsActivePort");
+        let written = self.confined.read(&file, 4096).ok()??;
+        let address = devtools_address(&String::from_utf8_lossy(&written))?;
+        let patience = Duration::from_millis(self.config.window_timeout_ms);
+        Some(Http::new(address.to_string(), patience, chrome::MAX_LIST))
+    }
+
+    /// Its pages: none where it was not started, or where the agent has closed it.
+    async fn tabs(&self) -> Result<Value, Fault> {
+        let Some(devtools) = self.devtools_now() else {
+            return Ok(json!([]));
+        };
+        match chrome::tabs(&devtools).await {
+            Err(Fault::Unreachable { .. }) => Ok(json!([])),
+            tabs => tabs,
         }
     }
 
@@ -273,7 +320,12 @@ impl LocalGuest {
 
 /// The programs that a task starts or opens files with and that are not installed, as reasons.
 pub(crate) fn absent(task: &OsworldTask) -> BTreeSet<String> {
-    let programs = task.config.iter().filter_map(|step| match step {
+    let later = match &task.evaluator {
+        Evaluator::Checks { postconfig, .. } => &**postconfig,
+        Evaluator::Infeasible => &[],
+    };
+    let steps = task.config.iter().chain(later);
+    let programs = steps.filter_map(|step| match step {
         SetupStep::Launch(command) if !command.shell => command.words().ok()?.into_iter().next(),
         SetupStep::Open { path } => policy::opener(path).map(str::to_owned),
         _ => None,
@@ -285,13 +337,15 @@ pub(crate) fn absent(task: &OsworldTask) -> BTreeSet<String> {
     };
     let absent = programs.filter(|program| !installed(program));
     absent
-        .map(|program| format!("{program} is not installed"))
+        .map(|program| match policy::package(&program) {
+            Some(package) => format!("{program} is not installed: apt-get install {package}"),
+            None => format!("{program} is not installed"),
+        })
         .collect()
 }
 
 /// Where the DevTools listen, once the browser has written it down.
-fn devtools_address(file: &Path) -> Option<SocketAddr> {
-    let text = std::fs::read_to_string(file).ok()?;
+fn devtools_address(text: &str) -> Option<SocketAddr> {
     // The second line is written last.
     let (port, _target) = text.split_once('\n')?;
     Some(([127, 0, 0, 1], port.trim().parse::<u16>().ok()?).into())
@@ -317,30 +371,6 @@ fn shows(line: &str, query: &WindowQuery) -> bool {
                 .contains(&query.window_name.to_lowercase())
         }
     })
-}
-
-/// The tree of files below `folder`. Links are listed and not followed.
-fn tree(folder: &Path, name: &str, depth: u32, left: &mut usize) -> std::io::Result<Value> {
-    let mut children = Vec::new();
-    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)?
-        .take(*left)
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .collect();
-    entries.sort();
-    for path in entries {
-        *left = left.saturating_sub(1);
-        let name = path
-            .file_name()
-            .map(|n| n.display().to_string())
-            .unwrap_or_default();
-        let kind = std::fs::symlink_metadata(&path)?.file_type();
-        children.push(if kind.is_dir() && depth < MAX_DEPTH && *left > 0 {
-            tree(&path, &name, depth + 1, left)?
-        } else {
-            json!({ "type": "file", "name": name })
-        });
-    }
-    Ok(json!({ "type": "directory", "name": name, "children": children }))
 }
 
 #[async_trait]
@@ -373,23 +403,18 @@ impl Guest for LocalGuest {
             Query::Accessibility => {
                 Err(Fault::Unsupported("getter accessibility_tree".into()).into())
             }
-            Query::Tabs => Ok(chrome::tabs(&self.devtools().await?).await?),
+            Query::Tabs => Ok(self.tabs().await?),
             Query::Directory(path) => {
-                let Some(folder) = self.confined.folder(path)? else {
-                    return Ok(Value::Null);
-                };
                 let name = super::support::file_name(path.trim_end_matches('/'));
-                let listed = tree(&folder, name, 0, &mut MAX_ENTRIES.clone());
-                Ok(listed.map_err(|cause| Fault::Read {
-                    what: path.clone(),
-                    cause,
-                })?)
+                Ok(self.confined.tree(path, name)?.unwrap_or_default())
             }
         }
     }
 
     async fn close(&mut self) -> Result<()> {
+        self.user.end().await;
         self.session.close().await;
+        self.user.sweep(self.session.home());
         Ok(())
     }
 }
@@ -422,29 +447,10 @@ mod tests {
 
     #[test]
     fn the_browsers_port_is_read_when_it_is_complete() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("DevToolsActivePort");
-        assert_eq!(devtools_address(&file), None);
-        std::fs::write(&file, "43210").unwrap();
-        assert_eq!(devtools_address(&file), None);
-        std::fs::write(&file, "43210\n/devtools/browser/x").unwrap();
-        assert_eq!(
-            devtools_address(&file),
-            Some(([127, 0, 0, 1], 43210).into())
-        );
-    }
-
-    #[test]
-    fn a_tree_lists_links_and_does_not_follow_them() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("a")).unwrap();
-        std::fs::write(folder.path().join("a/b"), "").unwrap();
-        std::os::unix::fs::symlink("/", folder.path().join("c")).unwrap();
-        let listed = tree(folder.path(), "x", 0, &mut 100).unwrap();
-        let expected = json!({"type": "directory", "name": "x", "children": [
-            {"type": "directory", "name": "a", "children": [{"type": "file", "name": "b"}]},
-            {"type": "file", "name": "c"},
-        ]});
-        assert_eq!(listed, expected);
+        for partial in ["", "43210", "99999\n/", "x\n/"] {
+            assert_eq!(devtools_address(partial), None, "{partial}");
+        }
+        let address = devtools_address("43210\n/devtools/browser/x");
+        assert_eq!(address, Some(([127, 0, 0, 1], 43210).into()));
     }
 }

@@ -81,24 +81,38 @@ pub(super) fn opener(path: &str) -> Option<&'static str> {
     OPENERS.iter().find_map(opens)
 }
 
+/// The Debian package of one of the known applications.
+pub(super) fn package(program: &str) -> Option<&'static str> {
+    Some(match program {
+        browser if BROWSERS.contains(&browser) => "chromium",
+        "libreoffice" | "soffice" => "libreoffice-calc libreoffice-writer",
+        "localc" => "libreoffice-calc",
+        "loimpress" => "libreoffice-impress",
+        "lowriter" => "libreoffice-writer",
+        "galculator" => "galculator",
+        "gedit" => "gedit",
+        "gimp" => "gimp",
+        "l3afpad" => "l3afpad",
+        "mousepad" => "mousepad",
+        "nautilus" => "nautilus",
+        "thunderbird" => "thunderbird",
+        "vlc" => "vlc",
+        _ => return None,
+    })
+}
+
 /// Whether a command is the forwarder of OSWorld's browser port, which a local desktop does without.
 pub(super) fn is_forwarder(words: &[String]) -> bool {
     words.first().is_some_and(|word| word == "socat")
         && words.iter().any(|word| word.starts_with("tcp-listen:9222"))
 }
 
-/// Whether an address is on this machine.
+/// Whether an address is on this machine. Of `user:password@host` the user is not the host.
 fn is_here(url: &str) -> bool {
     let host = |url: &str| {
-        let rest = url
-            .split(['/', '?', '#'])
-            .next()
-            .unwrap_or_default()
-            .to_owned();
-        let host = rest
-            .rsplit_once(':')
-            .map_or(rest.clone(), |(host, _)| host.to_owned());
-        matches!(host.as_str(), "localhost" | "127.0.0.1")
+        let rest = url.split(['/', '?', '#']).next().unwrap_or_default();
+        let (host, port) = rest.rsplit_once(':').unwrap_or((rest, "0"));
+        matches!(host, "localhost" | "127.0.0.1") && port.bytes().all(|b| b.is_ascii_digit())
     };
     url.starts_with("about:")
         || url.starts_with("chrome://")
@@ -110,9 +124,37 @@ fn is_web(url: &str) -> bool {
     url.starts_with("http://") || url.starts_with("https://")
 }
 
-/// A file's address as a path.
-pub(super) fn file_url(url: &str) -> Option<&str> {
-    url.strip_prefix("file://")
+/// The path of a file's address, and its query and fragment. The path is without percent-encoding:
+/// a browser takes `%2e%2e` for `..`. An empty path is one that makes no sense.
+pub(super) fn file_url(url: &str) -> Option<(String, &str)> {
+    let rest = url.strip_prefix("file://")?;
+    let (path, end) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+    // A host, even this one, is of no use.
+    let path = if path.starts_with('/') {
+        decoded(path)
+    } else {
+        None
+    };
+    Some((path.unwrap_or_default(), end))
+}
+
+fn decoded(path: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        let byte = if *first == b'%' {
+            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
+            rest = &after[2..];
+            // Not from_str_radix alone, which takes a sign.
+            let hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+            hex.then(|| u8::from_str_radix(digits, 16).ok()).flatten()?
+        } else {
+            *first
+        };
+        bytes.push(byte);
+    }
+    String::from_utf8(bytes).ok()
 }
 
 impl Policy {
@@ -131,8 +173,8 @@ impl Policy {
 
     /// Whether the browser may open an address.
     pub(crate) fn page(&self, url: &str) -> Result<(), String> {
-        if let Some(path) = file_url(url) {
-            return Self::path(path);
+        if let Some((path, _)) = file_url(url) {
+            return Self::path(&path);
         }
         if is_here(url) || (self.network && is_web(url)) {
             return Ok(());
@@ -201,7 +243,8 @@ impl Policy {
                 "option {shown} of {program} without --allow-host-exec"
             ));
         }
-        if browser && (is_web(word) || word.contains(':')) {
+        // To a browser a word is an address unless it begins like a path.
+        if browser && !word.starts_with(['/', '~']) {
             return self.page(word);
         }
         if word.contains(':') {
@@ -235,6 +278,8 @@ mod tests {
             "google-chrome --remote-debugging-port=1337",
             "google-chrome http://127.0.0.1:8000/x",
             "google-chrome file:///home/user/a.html",
+            "google-chrome file:///home/user/a%20b.html?q=..#x/../y",
+            "google-chrome ~/a.html",
             "socat tcp-listen:9222,fork tcp:localhost:1337",
             "libreoffice --calc --norestore ~/a.xlsx",
         ] {
@@ -249,6 +294,18 @@ mod tests {
             "google-chrome --renderer-cmd-prefix=x",
             "google-chrome https://example.org",
             "google-chrome http://localhost.example.org",
+            "google-chrome http://localhost:80@example.org",
+            "google-chrome http://127.0.0.1@example.org/",
+            "google-chrome http://localhost\\@example.org/",
+            "google-chrome example.org",
+            "google-chrome file:///home/user/%2e%2e/%2E./etc/passwd",
+            "google-chrome file:///home/user/%2e%2e%2fx",
+            "google-chrome file:///home/user/%00",
+            "google-chrome file:///home/user/%+1",
+            "google-chrome file:///home/user/%",
+            "google-chrome file://example.org/home/user/x",
+            "google-chrome FILE:///etc/passwd",
+            "google-chrome view-source:file:///etc/passwd",
             "google-chrome file:///etc/passwd",
             "libreoffice macro:///x",
             "vlc file:///etc/passwd",

@@ -27,6 +27,8 @@ pub(crate) struct Job<'a> {
     pub(crate) deadline: Duration,
     /// Longest output, bytes, of each of the two streams.
     pub(crate) limit: usize,
+    /// Whether it may say more than that on its standard error; the rest is not kept.
+    pub(crate) talkative: bool,
 }
 
 /// Ends the program's group when the run ends in whatever way.
@@ -69,7 +71,7 @@ pub(crate) async fn to_end(job: Job<'_>) -> Result<Output, Fault> {
         what: program.clone(),
         within: job.deadline,
     };
-    let finished = finish(&mut child, job.input, job.limit);
+    let finished = finish(&mut child, job.input, job.limit, job.talkative);
     let finished = timeout(job.deadline, finished).await.map_err(late)?;
     finished.map_err(failed)?.ok_or(Fault::TooLarge {
         what: program.clone(),
@@ -78,7 +80,12 @@ pub(crate) async fn to_end(job: Job<'_>) -> Result<Output, Fault> {
 }
 
 /// Feeds the program and collects what it says; `None` if that is too much.
-async fn finish(child: &mut Child, input: Vec<u8>, limit: usize) -> io::Result<Option<Output>> {
+async fn finish(
+    child: &mut Child,
+    input: Vec<u8>,
+    limit: usize,
+    talkative: bool,
+) -> io::Result<Option<Output>> {
     let (mut to, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let feed = async {
         if let Some(mut to) = to.take() {
@@ -86,9 +93,10 @@ async fn finish(child: &mut Child, input: Vec<u8>, limit: usize) -> io::Result<O
             let _unread = to.write_all(&input).await;
         }
     };
-    let ((), out, err) = tokio::join!(feed, collect(out, limit), collect(err, limit));
+    let rest = if talkative { u64::MAX } else { 0 };
+    let ((), out, err) = tokio::join!(feed, collect(out, limit, 0), collect(err, limit, rest));
     let (out, err) = (out?, err?);
-    if out.len() > limit || err.len() > limit {
+    if out.len() > limit || (err.len() > limit && !talkative) {
         return Ok(None);
     }
     let status = child.wait().await?;
@@ -104,11 +112,17 @@ async fn finish(child: &mut Child, input: Vec<u8>, limit: usize) -> io::Result<O
     }))
 }
 
-/// Reads at most one byte more than `limit`.
-async fn collect(from: Option<impl AsyncRead + Unpin>, limit: usize) -> io::Result<Vec<u8>> {
+/// Reads at most one byte more than `limit`, and drops at most `rest` further bytes.
+async fn collect(
+    from: Option<impl AsyncRead + Unpin>,
+    limit: usize,
+    rest: u64,
+) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    if let Some(from) = from {
-        from.take(limit as u64 + 1).read_to_end(&mut bytes).await?;
+    if let Some(mut from) = from {
+        let mut first = (&mut from).take(limit as u64 + 1);
+        first.read_to_end(&mut bytes).await?;
+        tokio::io::copy(&mut from.take(rest), &mut tokio::io::sink()).await?;
     }
     Ok(bytes)
 }
@@ -126,6 +140,7 @@ mod tests {
             input: input.as_bytes().to_vec(),
             deadline: Duration::from_millis(millis),
             limit: 1000,
+            talkative: false,
         })
         .await
     }

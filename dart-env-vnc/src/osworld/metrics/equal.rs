@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{BadRule, Case, Score, State, passes, rule};
+use super::{BadRule, Case, Score, State, is_set, passes, rule};
 
 /// A number, or a truth value as the number it equals.
 fn number(value: &Value) -> Option<f64> {
@@ -22,6 +22,9 @@ pub(super) fn equal(left: &Value, right: &Value) -> bool {
         (Value::Object(left), Value::Object(right)) => {
             let same = |(key, l): (&String, &Value)| right.get(key).is_some_and(|r| equal(l, r));
             left.len() == right.len() && left.iter().all(same)
+        }
+        (Value::Number(left), Value::Number(right)) if !left.is_f64() && !right.is_f64() => {
+            left == right
         }
         _ => match (number(left), number(right)) {
             (Some(left), Some(right)) => left == right,
@@ -48,10 +51,11 @@ pub(super) fn order(left: &Value, right: &Value) -> Option<std::cmp::Ordering> {
     }
 }
 
-/// A result as a value: of a file, its text.
+/// A result as a value: of a file, its text; of what is not there, `None` as in the original.
 pub(super) fn plain(state: &State) -> Option<Value> {
     match state {
         State::Value(value) => Some(value.clone()),
+        State::Missing => Some(Value::Null),
         other => other.text().map(Value::String),
     }
 }
@@ -83,14 +87,11 @@ fn shown(value: &Value) -> String {
 }
 
 pub(super) fn literal_match(case: &Case<'_>) -> Score {
-    let ignore = case.options.get("ignore_case").and_then(Value::as_bool);
-    let fold = |text: String| match ignore {
-        Some(true) => text.to_lowercase(),
-        _ => text,
-    };
+    let ignore = is_set(case, "ignore_case");
+    let fold = |text: String| if ignore { text.to_lowercase() } else { text };
     let expected = plain(case.expected).ok_or_else(|| BadRule("nothing is expected".into()))?;
     let kind = case.options.get("type").and_then(Value::as_str);
-    let result = plain(case.result);
+    let result = plain(case.result).filter(|result| !result.is_null());
     match kind.unwrap_or("str") {
         "str" => {
             passes(result.is_some_and(|result| fold(shown(&result)) == fold(shown(&expected))))
@@ -118,6 +119,7 @@ mod tests {
         assert!(!equal(&json!("1"), &json!(1)));
         assert!(!equal(&json!({"a": 1}), &json!({"a": 1, "b": 2})));
         assert!(!equal(&json!(null), &json!(false)));
+        assert!(!equal(&json!(i64::MAX), &json!(i64::MAX - 1)));
     }
 
     #[test]
@@ -132,6 +134,10 @@ mod tests {
             0.0
         );
         assert_eq!(judge("exact_match", &file("1\n"), &rules, json!({})), 1.0);
+        let nothing = value(json!({"expected": null}));
+        let missing = State::Missing;
+        assert_eq!(judge("exact_match", &missing, &nothing, json!({})), 1.0);
+        assert_eq!(judge("exact_match", &file(""), &nothing, json!({})), 0.0);
         let rules = value(json!({"expected": ["light", "system"]}));
         assert_eq!(
             judge("match_in_list", &value(json!("light")), &rules, json!({})),

@@ -8,17 +8,50 @@ use super::{
     passes, pattern, rule, rules,
 };
 
-/// One step down: a key of an object or an index of a list.
-fn descend<'a>(value: &'a Value, key: &Value) -> Option<&'a Value> {
+/// Most rules of one metric.
+const MAX_RULES: usize = 256;
+
+/// What lies at the end of a path, in the cases that Python's `value[key]` has.
+enum Found<'a> {
+    Value(&'a Value),
+    /// `KeyError` or `TypeError`: there is no such key, or nothing that has keys.
+    Absent,
+    /// `IndexError`, which ends the original's comparison.
+    OutOfRange,
+}
+
+/// One step down: a key of an object or an index of a list, negative from its end.
+fn descend<'a>(value: &'a Value, key: &Value) -> Found<'a> {
     match (value, key) {
-        (Value::Object(object), Value::String(key)) => object.get(key),
-        (Value::Array(list), Value::Number(index)) => list.get(index.as_u64()? as usize),
-        _ => None,
+        (Value::Object(object), Value::String(key)) => {
+            object.get(key).map_or(Found::Absent, Found::Value)
+        }
+        (Value::Array(list), Value::Number(index)) => {
+            let at = index.as_i64().and_then(|index| {
+                let from_start = usize::try_from(index).ok();
+                let from_end = usize::try_from(index.unsigned_abs()).ok();
+                from_start.or_else(|| list.len().checked_sub(from_end?))
+            });
+            let found = at.and_then(|at| list.get(at));
+            found.map_or(Found::OutOfRange, Found::Value)
+        }
+        _ => Found::Absent,
     }
 }
 
-/// Whether `value` is as a rule says. The rule is read to its end even without a value.
-fn matches(value: Option<&Value>, rule: &Map<String, Value>) -> Result<bool, BadRule> {
+fn follow<'a>(mut value: &'a Value, path: &[Value]) -> Found<'a> {
+    for key in path {
+        match descend(value, key) {
+            Found::Value(next) => value = next,
+            lost => return lost,
+        }
+    }
+    Found::Value(value)
+}
+
+/// Whether `value` is as a rule says; `None` where Python would raise because the two cannot be
+/// compared. The rule is read to its end whatever the value.
+fn matches(value: &Value, rule: &Map<String, Value>) -> Result<Option<bool>, BadRule> {
     let missing = |name: &str| BadRule(format!("a rule has no {name}"));
     let method = rule.get("method").and_then(Value::as_str);
     let method = method.ok_or_else(|| missing("method"))?;
@@ -27,23 +60,17 @@ fn matches(value: Option<&Value>, rule: &Map<String, Value>) -> Result<bool, Bad
         let flags: Vec<&str> = method.split('.').skip(1).collect();
         let text = reference.as_str().ok_or_else(|| missing("pattern"))?;
         let pattern = pattern(text, &flags)?;
-        return Ok(value
-            .and_then(Value::as_str)
-            .is_some_and(|text| pattern.is_match(text)));
+        return Ok(value.as_str().map(|text| pattern.is_match(text)));
     }
     if let Some(distance) = method.strip_prefix("approx:") {
         let distance = distance.parse::<f64>().map_err(|_| missing("distance"))?;
         let reference = reference.as_f64().ok_or_else(|| missing("number"))?;
-        return Ok(near(value, reference, distance));
+        return Ok(Some(near(value, reference, distance)));
     }
-    let ordered = |accept: fn(std::cmp::Ordering) -> bool| {
-        value
-            .and_then(|value| order(value, reference))
-            .is_some_and(accept)
-    };
+    let ordered = |accept: fn(std::cmp::Ordering) -> bool| order(value, reference).map(accept);
     Ok(match method {
-        "eq" => value.is_some_and(|value| equal(value, reference)),
-        "ne" => value.is_some_and(|value| !equal(value, reference)),
+        "eq" => Some(equal(value, reference)),
+        "ne" => Some(!equal(value, reference)),
         "lt" => ordered(std::cmp::Ordering::is_lt),
         "le" => ordered(std::cmp::Ordering::is_le),
         "gt" => ordered(std::cmp::Ordering::is_gt),
@@ -52,12 +79,33 @@ fn matches(value: Option<&Value>, rule: &Map<String, Value>) -> Result<bool, Bad
     })
 }
 
-fn near(value: Option<&Value>, reference: f64, distance: f64) -> bool {
-    let number = value.and_then(|value| match value {
+fn near(value: &Value, reference: f64, distance: f64) -> bool {
+    let number = match value {
         Value::String(text) => text.trim().parse().ok(),
+        Value::Bool(truth) => Some(f64::from(u8::from(*truth))),
         other => other.as_f64(),
-    });
+    };
     number.is_some_and(|number: f64| (number - reference).abs() <= distance)
+}
+
+/// Whether one rule holds of `result`. Of what should not be (`wanted` is false), a value that is
+/// not there counts as null, and what cannot be compared does not hold either way.
+fn holds(result: &Value, rule: &Map<String, Value>, wanted: bool) -> Result<bool, BadRule> {
+    let path = rule.get("key").and_then(Value::as_array);
+    let path = path.filter(|path| path.iter().all(|key| key.is_string() || key.is_i64()));
+    let path = path.ok_or_else(|| BadRule("a rule has no key, a list of names".into()))?;
+    let found = follow(result, path);
+    let value = match found {
+        Found::Value(value) => value,
+        Found::Absent | Found::OutOfRange => &Value::Null,
+    };
+    let matched = matches(value, rule)?;
+    let readable = match found {
+        Found::Value(_) => true,
+        Found::Absent => !wanted,
+        Found::OutOfRange => false,
+    };
+    Ok(readable && matched == Some(wanted))
 }
 
 /// Whether the rules under `name` hold of `result`: all of them, or none of them.
@@ -69,14 +117,12 @@ fn hold(case: &Case<'_>, result: &Value, name: &str, wanted: bool) -> Result<boo
         Some(Value::Object(empty)) if empty.is_empty() => return Ok(true),
         Some(_) => return Err(bad()),
     };
+    if list.len() > MAX_RULES {
+        return Err(BadRule(format!("{name} has more than {MAX_RULES} rules")));
+    }
     let mut all = true;
     for rule in list {
-        let rule = rule.as_object().ok_or_else(bad)?;
-        let path = rule.get("key").and_then(Value::as_array).ok_or_else(bad)?;
-        let value = path
-            .iter()
-            .try_fold(result, |value, key| descend(value, key));
-        all &= matches(value, rule)? == wanted;
+        all &= holds(result, rule.as_object().ok_or_else(bad)?, wanted)?;
     }
     Ok(all)
 }
@@ -116,6 +162,13 @@ pub(super) fn check_direct_json_object(case: &Case<'_>) -> Score {
     let Some(result) = object(case.result) else {
         return Ok(0.0);
     };
+    // Written into rules by getters that could not find out what is expected.
+    if expected
+        .values()
+        .any(|value| value == "__EVALUATION_FAILED__")
+    {
+        return Ok(0.0);
+    }
     let holds = |(key, wanted): (&String, &Value)| {
         let found = result.get(key);
         if within == Some(true) {
@@ -132,7 +185,8 @@ fn part_of(found: &Value, wanted: &Value) -> bool {
     match wanted {
         Value::Array(any) => any.iter().any(|one| match found {
             Value::Array(_) => contains(found, one),
-            _ => equal(found, one),
+            Value::String(_) => equal(found, one),
+            _ => false,
         }),
         Value::String(_) => contains(found, wanted),
         _ => false,
@@ -186,6 +240,33 @@ mod tests {
         assert_eq!((unexpect("b"), unexpect("c")), (0.0, 1.0));
     }
 
+    /// What Python does where a path ends early or two values cannot be compared (values computed
+    /// with desktop_env 1.0.2).
+    #[test]
+    fn rules_on_what_is_not_there() {
+        let result = file(r#"{"a": [1, 2], "s": "x", "n": null}"#);
+        let one = |list: &str, key: Value, method: &str, reference: Value| {
+            let rules = json!({list: [{"key": key, "method": method, "ref": reference}]});
+            judge("check_json", &result, &value(rules), json!({}))
+        };
+        assert_eq!(one("expect", json!(["a", -1]), "eq", json!(2)), 1.0);
+        assert_eq!(one("expect", json!(["a", -3]), "eq", json!(2)), 0.0);
+        // A key that is not there is not even null for what is expected ...
+        assert_eq!(one("expect", json!(["z"]), "eq", json!(null)), 0.0);
+        // ... and null for what is not.
+        assert_eq!(one("unexpect", json!(["z"]), "eq", json!(null)), 0.0);
+        assert_eq!(one("unexpect", json!(["z"]), "ne", json!(1)), 0.0);
+        assert_eq!(one("unexpect", json!(["z"]), "eq", json!(1)), 1.0);
+        assert_eq!(one("unexpect", json!(["a", 5]), "eq", json!(1)), 0.0);
+        // Values that cannot be compared satisfy nothing.
+        for list in ["expect", "unexpect"] {
+            assert_eq!(one(list, json!(["a", 0]), "re", json!("1")), 0.0);
+            assert_eq!(one(list, json!(["n"]), "re", json!("x")), 0.0);
+            assert_eq!(one(list, json!(["s"]), "lt", json!(1)), 0.0);
+        }
+        assert_eq!(one("unexpect", json!(["s"]), "approx:1", json!(1)), 1.0);
+    }
+
     #[test]
     fn no_json_scores_nothing() {
         let rules = value(json!({"unexpect": [{"key": ["a"], "method": "eq", "ref": 1}]}));
@@ -210,6 +291,9 @@ mod tests {
         assert_eq!(within(json!({"a": "x", "c": ["z", "q"]})), 1.0);
         assert_eq!(within(json!({"c": ["z"]})), 0.0);
         assert_eq!(within(json!({"b": 1})), 0.0);
+        assert_eq!(within(json!({"b": [1]})), 0.0);
+        let failed = json!({"expected": {"d": null, "a": "__EVALUATION_FAILED__"}});
+        assert_eq!(judge(failed), 0.0);
     }
 
     #[test]

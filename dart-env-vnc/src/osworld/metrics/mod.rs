@@ -29,32 +29,48 @@ struct BadRule(String);
 type Score = Result<f64, BadRule>;
 type Metric = fn(&Case<'_>) -> Score;
 
-/// Every native metric.
-const METRICS: &[(&str, Metric)] = &[
-    ("check_config_status", text::check_config_status),
-    ("check_direct_json_object", json::check_direct_json_object),
-    ("check_include_exclude", text::check_include_exclude),
-    ("check_json", json::check_json),
-    ("check_json_keybindings", json::check_json_keybindings),
-    ("check_json_settings", json::check_json_settings),
-    ("check_list", text::check_list),
-    ("compare_text_file", text::compare_text_file),
-    ("diff_text_file", ratio::diff_text_file),
-    ("exact_match", equal::exact_match),
-    ("file_contains", text::file_contains),
-    ("is_in_list", equal::is_in_list),
-    ("literal_match", equal::literal_match),
-    ("match_in_list", equal::match_in_list),
+/// Every native metric, with the options that it knows; `...` for those that it ignores.
+const METRICS: &[(&str, Metric, &[&str])] = &[
+    ("check_config_status", text::check_config_status, &[]),
+    (
+        "check_direct_json_object",
+        json::check_direct_json_object,
+        &[],
+    ),
+    ("check_include_exclude", text::check_include_exclude, &[]),
+    ("check_json", json::check_json, &["is_yaml"]),
+    (
+        "check_json_keybindings",
+        json::check_json_keybindings,
+        &["..."],
+    ),
+    ("check_json_settings", json::check_json_settings, &["..."]),
+    ("check_list", text::check_list, &[]),
+    (
+        "compare_text_file",
+        text::compare_text_file,
+        &["ignore_blanks", "ignore_case", "..."],
+    ),
+    ("diff_text_file", ratio::diff_text_file, &[]),
+    ("exact_match", equal::exact_match, &[]),
+    ("file_contains", text::file_contains, &[]),
+    ("is_in_list", equal::is_in_list, &[]),
+    (
+        "literal_match",
+        equal::literal_match,
+        &["ignore_case", "type", "..."],
+    ),
+    ("match_in_list", equal::match_in_list, &[]),
 ];
 
 fn metric(name: &str) -> Option<Metric> {
-    let found = METRICS.iter().find(|(known, _)| *known == name);
-    found.map(|(_, metric)| *metric)
+    let found = METRICS.iter().find(|(known, _, _)| *known == name);
+    found.map(|(_, metric, _)| *metric)
 }
 
-/// Whether `name` is judged here.
-pub(super) fn is_native(name: &str) -> bool {
-    metric(name).is_some()
+/// Whether `name` is judged here with these options.
+pub(super) fn judges(name: &str, options: &Map<String, Value>) -> bool {
+    metric(name).is_some() && unknown_option(name, options).is_none()
 }
 
 /// The score of one native metric, 0 to 1.
@@ -81,8 +97,41 @@ pub(super) fn complaint(name: &str, rules: &Value, options: &Map<String, Value>)
             options,
         };
         let BadRule(why) = metric(name)?(&case).err()?;
-        Some(format!("metric {name}: {why}"))
+        Some(format!("metric {name}: {}", super::error::bounded(&why)))
     })
+}
+
+/// An option that would change what a native metric says and that is not known here.
+pub(super) fn unknown_option(name: &str, options: &Map<String, Value>) -> Option<String> {
+    let (_, _, known) = METRICS.iter().find(|(metric, _, _)| *metric == name)?;
+    let is_known = |option: &str| known.contains(&option) || known.contains(&"...");
+    let unknown = options.keys().find(|option| !is_known(option));
+    let yaml = || options.get("is_yaml").filter(|value| truthy(value));
+    let option = match unknown {
+        Some(option) => option,
+        None => yaml().map(|_| "is_yaml")?,
+    };
+    Some(format!(
+        "metric {name} with {}",
+        super::error::bounded(option)
+    ))
+}
+
+/// Whether Python takes a value for true.
+fn truthy(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(object) => !object.is_empty(),
+    }
+}
+
+/// Whether an option is set.
+fn is_set(case: &Case<'_>, option: &str) -> bool {
+    case.options.get(option).is_some_and(truthy)
 }
 
 /// The rules of a case.
@@ -92,6 +141,9 @@ fn rules<'a>(case: &Case<'a>) -> Result<&'a Map<String, Value>, BadRule> {
         _ => Err(BadRule("what is expected is not an object of rules".into())),
     }
 }
+
+/// Most texts of one rule: each may be a pattern that is compiled and tried on every line.
+const MAX_TEXTS: usize = 256;
 
 /// One rule that has to be there.
 fn rule<'a>(case: &Case<'a>, key: &str) -> Result<&'a Value, BadRule> {
@@ -104,6 +156,10 @@ fn texts<'a>(case: &Case<'a>, key: &str) -> Result<Vec<&'a str>, BadRule> {
     let bad = || BadRule(format!("the rule {key} is not a list of texts"));
     match rules(case)?.get(key) {
         None => Ok(Vec::new()),
+        Some(Value::Array(list)) if list.len() > MAX_TEXTS => {
+            let why = format!("the rule {key} has more than {MAX_TEXTS} texts");
+            Err(BadRule(why))
+        }
         Some(Value::Array(list)) => list
             .iter()
             .map(|text| text.as_str().ok_or_else(bad))
@@ -174,7 +230,7 @@ pub(super) mod tests {
         let rules = value(json!({
             "expected": {"a": 1}, "include": ["x"], "expect": [], "key": "a", "value": "b"
         }));
-        for (name, _) in METRICS {
+        for (name, _, _) in METRICS {
             let expected = match *name {
                 "compare_text_file" | "diff_text_file" => file("x"),
                 "match_in_list" | "file_contains" => value(json!({"expected": ["x"]})),
@@ -209,5 +265,23 @@ pub(super) mod tests {
             assert!(complaint(name, rules.clone()).is_some(), "{name} {rules}");
         }
         assert_eq!(complaint("exact_match", json!({"expected": "x"})), None);
+        let many: Vec<String> = (0..300).map(|n| format!("p{n}")).collect();
+        let rules: Vec<Value> = many
+            .iter()
+            .map(|key| json!({"key": [key], "method": "eq", "ref": 1}))
+            .collect();
+        assert!(complaint("check_list", json!({"expect": many})).is_some());
+        assert!(complaint("check_json", json!({"expect": rules})).is_some());
+    }
+
+    #[test]
+    fn options_that_are_not_known_are_named() {
+        let unknown = |name, options: Value| unknown_option(name, options.as_object().unwrap());
+        let why = unknown("check_json", json!({"is_yaml": true})).unwrap();
+        assert_eq!(why, "metric check_json with is_yaml");
+        assert_eq!(unknown("check_json", json!({"is_yaml": false})), None);
+        assert!(unknown("exact_match", json!({"x": 1})).is_some());
+        assert_eq!(unknown("compare_text_file", json!({"x": 1})), None);
+        assert_eq!(unknown("compare_table", json!({"x": 1})), None);
     }
 }

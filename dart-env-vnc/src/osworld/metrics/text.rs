@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::{BadRule, Case, Score, State, equal, passes, pattern, rule, texts};
+use super::{BadRule, Case, Score, State, equal, is_set, passes, pattern, rule, texts};
 
 pub(super) fn check_include_exclude(case: &Case<'_>) -> Score {
     let include = texts(case, "include")?;
     let exclude = texts(case, "exclude")?;
-    let Some(result) = equal::plain(case.result) else {
+    let Some(result) = equal::plain(case.result).filter(|result| !result.is_null()) else {
         return Ok(0.0);
     };
     let has = |text: &&str| equal::contains(&result, &Value::String((*text).to_owned()));
@@ -32,7 +32,14 @@ pub(super) fn check_list(case: &Case<'_>) -> Score {
     let Some(text) = case.result.text() else {
         return Ok(0.0);
     };
-    let found = |pattern: &regex::Regex| text.lines().any(|line| pattern.is_match(line));
+    // Python keeps a line's end, and its `$` is before that too.
+    let found = |pattern: &regex::Regex| {
+        let mut lines = text.split_inclusive('\n');
+        lines.any(|line| {
+            let bare = line.strip_suffix('\n').unwrap_or(line);
+            pattern.is_match(bare) || pattern.is_match(line)
+        })
+    };
     passes(expect.iter().all(found) && !unexpect.iter().any(found))
 }
 
@@ -47,8 +54,7 @@ fn normal(text: &str, blanks: bool, fold: bool) -> String {
 }
 
 pub(super) fn compare_text_file(case: &Case<'_>) -> Score {
-    let set = |name| case.options.get(name).and_then(Value::as_bool) == Some(true);
-    let (blanks, fold) = (set("ignore_blanks"), set("ignore_case"));
+    let (blanks, fold) = (is_set(case, "ignore_blanks"), is_set(case, "ignore_case"));
     let (State::File(_), Some(expected)) = (case.expected, case.expected.text()) else {
         return Ok(0.0);
     };
@@ -148,6 +154,9 @@ mod tests {
         let empty = value(json!({"unexpect": [".+"]}));
         assert_eq!(judge("check_list", &file(""), &empty, json!({})), 1.0);
         assert_eq!(judge("check_list", &file("\nx"), &empty, json!({})), 0.0);
+        let ends = value(json!({"expect": ["a\\s$", "^a$"]}));
+        assert_eq!(judge("check_list", &file("a\n"), &ends, json!({})), 1.0);
+        assert_eq!(judge("check_list", &file("a"), &ends, json!({})), 0.0);
     }
 
     #[test]
