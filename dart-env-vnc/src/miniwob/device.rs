@@ -5,8 +5,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dart_core::{
-    Action, Device, DeviceSpec, Error, ErrorKind, Frame, MouseButton, Observation, Result,
-    ScreenPx, Size, UiElement,
+    Action, Device, DeviceSpec, Error, ErrorKind, Frame, Key, MouseButton, NamedKey, Observation,
+    Result, ScreenPx, Size, UiElement,
 };
 use tokio::time::{Instant, sleep};
 
@@ -46,8 +46,8 @@ pub struct DesktopDevice {
     driven: bool,
     /// What would release what the agent has pressed and not released.
     held: Vec<Action>,
-    /// Releases of a mouse button that the page has not been asked about.
-    releases: u32,
+    /// Releases of mouse buttons and of keys that the page has not been asked about.
+    releases: (u32, u32),
     /// Recoveries since the screen last showed what it should.
     recoveries: u32,
     /// The driver has not been told of the last recovery.
@@ -166,7 +166,7 @@ impl DesktopDevice {
             unsettled: false,
             driven: false,
             held: Vec::new(),
-            releases: 0,
+            releases: (0, 0),
             recoveries: 0,
             recovered: false,
             ui: None,
@@ -229,15 +229,15 @@ impl DesktopDevice {
         for action in actions {
             vnc.perform(&action).await?;
         }
-        self.releases = 0;
+        // What an episode has copied, the next one must not find.
+        vnc.clear_clipboard().await?;
+        self.releases = (0, 0);
         Ok(())
     }
 
-    /// Releases of a mouse button since this was last asked.
-    pub(super) const fn take_releases(&mut self) -> u32 {
-        let releases = self.releases;
-        self.releases = 0;
-        releases
+    /// Releases of mouse buttons, and of keys that are no modifiers, since this was last asked.
+    pub(super) const fn take_releases(&mut self) -> (u32, u32) {
+        std::mem::replace(&mut self.releases, (0, 0))
     }
 
     /// The next screenshot waits for a frame with this colour at the mark, and lists `ui`.
@@ -342,6 +342,23 @@ const fn releases_of(action: &Action) -> u32 {
     }
 }
 
+/// How often a key that is no modifier is released by `action`.
+fn key_releases_of(action: &Action) -> u32 {
+    const MODIFIERS: [NamedKey; 4] = [
+        NamedKey::Alt,
+        NamedKey::Ctrl,
+        NamedKey::Shift,
+        NamedKey::Super,
+    ];
+    let plain = |key: &Key| !MODIFIERS.iter().any(|name| *key == Key::Named(*name));
+    match action {
+        Action::Press { key } | Action::KeyUp { key } => u32::from(plain(key)),
+        Action::Hotkey { keys } => keys.iter().filter(|key| plain(key)).count() as u32,
+        Action::Type { text } => text.chars().count() as u32,
+        _ => 0,
+    }
+}
+
 /// The top left part of `frame`.
 fn top_left(frame: &Frame, size: Size) -> Result<Frame> {
     let row = frame.size().width as usize * 3;
@@ -373,12 +390,14 @@ impl Device for DesktopDevice {
         let vnc = &mut self.running("perform")?.vnc;
         vnc.perform(action).await?;
         let releases = releases_of(action);
-        // A driver asks the page whether it has noticed a click; it cannot ask for other input.
+        // A driver asks the page whether it has noticed clicks and keys; it cannot ask for other
+        // input, or for keys that something else than the page takes.
         if releases == 0 {
             vnc.settle(QUIET, LONGEST).await?;
         }
         self.unsettled |= releases > 0;
-        self.releases += releases;
+        self.releases.0 += releases;
+        self.releases.1 += key_releases_of(action);
         Ok(())
     }
 

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     config::{MiniwobConfig, TaskParams},
     device::DesktopDevice,
+    registry::{TaskInfo, UNKNOWN},
 };
 use crate::{
     cdp::Cdp,
@@ -30,6 +31,7 @@ const STAGE: &str = "/dart/stage.html";
 const BUILT_IN: BuiltIn = &[
     (STAGE, include_str!("stage.html")),
     ("/dart/page.js", include_str!("page.js")),
+    ("/dart/experts.js", include_str!("experts.js")),
 ];
 
 /// Seeds of the held-out split have this bit, seeds of training do not.
@@ -43,6 +45,7 @@ struct PageState {
     done: bool,
     raw: f64,
     ups: u64,
+    keys: u64,
     elements: Option<Vec<UiElement>>,
 }
 
@@ -64,10 +67,12 @@ pub struct MiniwobDriver {
     connection: Option<Connection>,
     /// The running episode's task.
     task: String,
+    /// What is known of it.
+    info: TaskInfo,
     /// Marks painted so far.
     marks: u32,
-    /// Releases of a mouse button that the page has seen.
-    seen_releases: u64,
+    /// Releases of mouse buttons and of keys that the page has seen.
+    seen: (u64, u64),
     /// The agent has reloaded or left the page: the episode is over and failed.
     left: bool,
 }
@@ -86,8 +91,9 @@ impl MiniwobDriver {
             list_elements,
             connection: None,
             task: String::new(),
+            info: UNKNOWN,
             marks: 0,
-            seen_releases: 0,
+            seen: (0, 0),
             left: false,
         })
     }
@@ -168,26 +174,25 @@ impl MiniwobDriver {
         Ok(())
     }
 
-    /// Begins an episode; `None` if the stage is lost or not in front, as when the agent has
-    /// reloaded it or opened another page.
+    /// Begins an episode by the call `reset`; `None` if the stage is lost or not in front, as when
+    /// the agent has reloaded it or opened another page.
     async fn begin(
         &mut self,
         device: &mut DesktopDevice,
-        page: &str,
+        place: &Value,
         seed: u64,
+        mode: &str,
     ) -> Result<Option<PageState>> {
         self.open_stage().await?;
-        let Size { width, height } = self.config.screen;
         let ScreenPx { x, y } = device.parking()?;
         let (css, colour) = self.next_mark();
         let list = self.list_elements;
         // The seed is a string: a u64 does not fit a JavaScript number.
-        let call =
-            format!("reset('{page}', {width}, {height}, '{seed}', '{x},{y}', '{css}', {list})");
+        let call = format!("reset({place}, '{seed}', '{mode}', '{x},{y}', '{css}', {list})");
         let mut state = self.state(&call).await?;
         if let Some(state) = &mut state {
             device.expect(colour, state.elements.take().map(Arc::from));
-            self.seen_releases = state.ups;
+            self.seen = (state.ups, state.keys);
         }
         Ok(state)
     }
@@ -196,18 +201,25 @@ impl MiniwobDriver {
         &mut self,
         device: &mut DesktopDevice,
         page: &str,
+        split: Split,
         seed: u64,
     ) -> Result<Arc<str>> {
         if device.take_recovered() {
             self.connection = None;
         }
-        // The name becomes part of a script: it is that of a file.
-        self.config.page_path(page)?;
+        let (info, path) = self.config.page(page)?;
+        self.info = info;
+        let Size { width, height } = self.config.screen;
+        // Where the page is, and how it is to be shown.
+        let place = serde_json::json!({
+            "name": page, "path": path, "keep": info.keep, "width": width, "height": height,
+        });
+        let (seed, mode) = (page_seed(split, seed), mode(split));
         device.neutral().await?;
         let browser = device.browser()?;
         self.connect(browser).await?;
         for _attempt in 0..2 {
-            let state = self.begin(device, page, seed).await?;
+            let state = self.begin(device, &place, seed, mode).await?;
             if let Some(state) = state.filter(|state| !state.instruction.is_empty()) {
                 return Ok(state.instruction.into());
             }
@@ -234,6 +246,14 @@ const fn page_seed(split: Split, seed: u64) -> u64 {
     }
 }
 
+/// Which of a page's distributions the instances are drawn from; most pages have one.
+const fn mode(split: Split) -> &'static str {
+    match split {
+        Split::Train | Split::Layouts => "train",
+        Split::Words => "test",
+    }
+}
+
 #[async_trait]
 impl TaskDriver<DesktopDevice> for MiniwobDriver {
     async fn set_up(
@@ -247,8 +267,8 @@ impl TaskDriver<DesktopDevice> for MiniwobDriver {
             let error = Error::new(ErrorKind::Config, ORIGIN, "set up", message);
             error.with("task", &task.id).caused_by(cause)
         })?;
-        let seed = page_seed(task.split, seed);
-        let result = self.try_set_up(device, &params.page, seed).await;
+        let setting_up = self.try_set_up(device, &params.page, task.split, seed);
+        let result = setting_up.await;
         if result.is_err() {
             self.connection = None;
         }
@@ -258,10 +278,14 @@ impl TaskDriver<DesktopDevice> for MiniwobDriver {
     }
 
     async fn ended(&mut self, device: &mut DesktopDevice) -> Result<bool> {
-        let expected = self.seen_releases + u64::from(device.take_releases());
+        let (buttons, keys) = device.take_releases();
+        let (buttons, keys) = (
+            self.seen.0 + u64::from(buttons),
+            self.seen.1 + u64::from(keys),
+        );
         let (css, colour) = self.next_mark();
         let (patience, list) = (self.config.settle_timeout_ms, self.list_elements);
-        let call = format!("settle({expected}, {patience}, '{css}', {list})");
+        let call = format!("settle({buttons}, {keys}, {patience}, '{css}', {list})");
         let state = match self.state(&call).await {
             // The page went away under the script.
             Err(error) if error.kind() == ErrorKind::Protocol => {
@@ -274,7 +298,7 @@ impl TaskDriver<DesktopDevice> for MiniwobDriver {
             self.left = true;
             return Ok(true);
         };
-        self.seen_releases = state.ups;
+        self.seen = (state.ups, state.keys);
         device.expect(colour, state.elements.map(Arc::from));
         Ok(state.done)
     }
@@ -285,7 +309,7 @@ impl TaskDriver<DesktopDevice> for MiniwobDriver {
         }
         let state = self.state("state()").await?;
         Ok(state
-            .is_some_and(|state| state.done && state.raw > 0.0)
+            .is_some_and(|state| state.done && self.info.passes(state.raw))
             .into())
     }
 
@@ -299,11 +323,14 @@ impl TaskDriver<DesktopDevice> for MiniwobDriver {
 impl Demonstrator<DesktopDevice> for MiniwobDriver {
     async fn expert_action(&mut self, _: &mut DesktopDevice) -> Result<Option<Action>> {
         let script = format!("window.stage?.expert('{}')", self.task);
-        let at: Option<(i32, i32)> = serde_json::from_value(self.evaluate(&script).await?).ok();
-        let at = at.map(|(x, y)| ScreenPx::new(x, y));
-        Ok(at
-            .filter(|at| self.config.screen.contains(*at))
-            .map(Action::click))
+        let action = self.evaluate(&script).await?;
+        let action: Option<Action> = serde_json::from_value(action).map_err(|cause| {
+            let message = "the expert says what is no action";
+            let error = Error::new(ErrorKind::Protocol, ORIGIN, "expert", message);
+            error.with("task", &self.task).caused_by(cause)
+        })?;
+        // What lies outside the screen cannot be done: there is no idea.
+        Ok(action.filter(|action| action.fault(self.config.screen).is_none()))
     }
 }
 

@@ -1,15 +1,17 @@
 //! MiniWoB++ as environments: real web pages in a real browser on a real desktop.
 //!
 //! MiniWoB++ (Liu et al. 2018, <https://github.com/Farama-Foundation/miniwob-plusplus>) is a set of
-//! small web tasks. Here each environment has a desktop, its own or one that is running already; the agent sees and clicks it through VNC,
-//! and only the driver speaks to the page. Deviations from the usual interfaces: the reward display
-//! is taken out of the page, the page's clock is switched off, and a success is any positive reward
-//! without discount for time.
+//! small web tasks. Here each environment has a desktop, its own or one that is running already; the
+//! agent sees and clicks it through VNC, and only the driver speaks to the page. Deviations from the
+//! usual interfaces: the reward display is taken out of the page, the page's clock is switched off,
+//! and a success is any positive reward without discount for time, but for the pages that also pay
+//! for what is half done or wrong (see [`TASKS`]).
 
 mod attach;
 mod config;
 mod device;
 mod driver;
+mod registry;
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,9 +20,10 @@ use attach::Seats;
 use dart_core::{Demonstrate, DeviceEnvironment, Environment, EnvironmentFactory, Result};
 
 pub use attach::AttachConfig;
-pub use config::{EXPERT_TASKS, MiniwobConfig};
+pub use config::MiniwobConfig;
 pub use device::DesktopDevice;
 pub use driver::MiniwobDriver;
+pub use registry::{TASKS, TaskInfo, task_info};
 
 /// Makes MiniWoB++ environments, each with a desktop of its own, or each on one of the running
 /// desktops that [`MiniwobConfig::attach`] names.
@@ -61,9 +64,8 @@ impl MiniwobFactory {
     ) -> Result<DeviceEnvironment<DesktopDevice, MiniwobDriver>> {
         let driver = MiniwobDriver::start(Arc::clone(&self.config), list_elements).await?;
         let device = self.device().await?;
-        // Some other tasks move by themselves or show the date.
-        let deterministic = |task: &String| EXPERT_TASKS.contains(&task.as_str());
-        let deterministic = self.config.tasks.iter().all(deterministic);
+        let fixed = |task: &String| config::info(task).is_ok_and(|info| !info.moves);
+        let deterministic = self.config.tasks.iter().all(fixed);
         let limits = self.config.limits;
         Ok(DeviceEnvironment::new(
             device,

@@ -1,38 +1,49 @@
 // Prepares a MiniWoB++ page for episodes and gives the stage its functions, in `window.dart`. Runs in
 // the page's frame, so it names nothing outside itself. Returns false until the page has begun.
-// `width` and `height` are those of the task.
-window.preparePage = (width, height) => {
+// `width` and `height` are those of the task, `paint` gives the stage's mark a colour, `makeExperts`
+// makes the table of experts.
+window.preparePage = (width, height, paint, makeExperts) => {
   if (typeof core !== 'object' || core.cover_div === null) return false;
   if (window.dart) return true;
 
   // The reward, the trace of the clicks and the start cover leave the document, so that nothing of
   // them is ever on the screen. The pages go on writing to them: they are found where they are kept.
   const kept = document.createElement('div');
-  for (const id of ['reward-display', 'click-canvas', 'sync-task-cover']) {
+  for (const id of ['reward-display', 'click-canvas', 'sync-task-cover', 'reward-reason']) {
     const element = document.getElementById(id);
     if (element) kept.appendChild(element);
   }
   const inDocument = document.getElementById.bind(document);
   document.getElementById = id => inDocument(id) || kept.querySelector('#' + CSS.escape(id));
-  // The step limit is the environment's; the page's clock must not end an episode.
-  core.EPISODE_MAX_TIME = 1000000;
+  // The step limit is the environment's; the page's clock must not end an episode. 23 days are the
+  // longest that a timer of a page can be set to.
+  core.EPISODE_MAX_TIME = 2000000000;
 
-  // A patch outside the task, in a colour that the driver chooses: a frame that shows it also shows
-  // everything that the page did before. It lies below the task because frames are sent downwards.
-  const mark = document.createElement('div');
-  mark.style.cssText = `position:fixed;left:${width + 4}px;bottom:4px;width:8px;height:8px;` +
-    'z-index:2147483647;pointer-events:none';
-  document.documentElement.appendChild(mark);
-  const paint = colour => { mark.style.background = colour; };
-
-  // What the page has seen of the pointer.
-  let ups = 0, at = '', waiting = [];
+  // What the page has seen of the input: releases of buttons and of keys that are no modifiers, where
+  // the pointer is, and what was copied last.
+  let ups = 0, keys = 0, at = '', copied = null, waiting = [];
   const look = event => {
     if (event.type === 'pointerup') ups += 1;
-    at = event.clientX + ',' + event.clientY;
+    if (event.type === 'keyup') keys += !/^(Shift|Control|Alt|AltGraph|Meta)$/.test(event.key);
+    else at = event.clientX + ',' + event.clientY;
     waiting = waiting.filter(check => !check());
   };
-  for (const type of ['pointermove', 'pointerup']) addEventListener(type, look, true);
+  const noteCopy = () => {
+    const field = document.activeElement;
+    copied = typeof field?.selectionStart === 'number'
+      ? field.value.slice(field.selectionStart, field.selectionEnd) : String(getSelection());
+  };
+  const listen = view => {
+    for (const type of ['pointermove', 'pointerup', 'keyup']) view.addEventListener(type, look, true);
+  };
+  listen(window);
+  addEventListener('copy', noteCopy, true);
+  // Input inside a frame of the page is seen by that frame alone.
+  for (const inner of document.querySelectorAll('iframe')) {
+    inner.addEventListener('load', () => {
+      try { listen(inner.contentWindow); } catch { /* It was led to another site. */ }
+    });
+  }
   const until = (condition, millis) => condition() || new Promise(done => {
     const check = () => condition() && (done(true), true);
     waiting.push(check);
@@ -91,72 +102,49 @@ window.preparePage = (width, height) => {
     return found.filter(({ bounds }) => bounds.width > 0 && bounds.height > 0);
   };
 
-  // What the experts would click, by task. Each looks at the page as a person would: the
-  // instruction and the labels.
-  const query = selector => document.querySelector('#area ' + selector) || document.querySelector(selector);
-  const labelled = (selector, text) =>
-    [...document.querySelectorAll(selector)].find(element => element.textContent.trim() === text);
-  const words = pattern => (pattern.exec(core.getUtterance()) || [])[1];
-  const experts = {
-    'click-test': () => query('#subbtn'),
-    'click-test-2': () => labelled('#area button', words(/button (\w+)/)),
-    'click-widget': () => query(`[data-type="${words(/"(.*)"/)}"]`),
-    'focus-text': () => query('#tt'),
-    'click-dialog': () => query('.ui-dialog-titlebar-close'),
-    'click-button': () => labelled('#area button', words(/"(.*)"/)),
-    'click-tab': () => labelled('.ui-tabs-anchor', words(/on (.*)\.$/)),
-    'click-option': () => {
-      const radio = labelled('#area label', words(/^Select (.*) and click/))?.querySelector('input');
-      return radio && !radio.checked ? radio : query('#subbtn');
-    },
+  // A task's words; some pages add what their parts are.
+  const instruction = () => {
+    const said = core.getUtterance();
+    return String(typeof said === 'object' && said !== null ? said.utterance : said).slice(0, 4096);
   };
-  // The pixel of an element that a click reaches, the middle if possible: others may cover it.
-  const target = element => {
-    const box = element.getBoundingClientRect();
-    const parts = [0.5, 0.3, 0.7, 0.1, 0.9, 0.02, 0.98];
-    for (const part of parts) {
-      for (const other of parts) {
-        for (const [across, down] of [[part, other], [other, part]]) {
-          const x = Math.floor(box.left + box.width * across), y = Math.floor(box.top + box.height * down);
-          const inside = x >= 0 && y >= 0 && x < width && y < height;
-          if (inside && element.contains(document.elementFromPoint(x, y))) return [x, y];
-        }
-      }
-    }
-    return null;
-  };
+  let experts = null;
   const state = withElements => ({
-    done: WOB_DONE_GLOBAL === true, raw: Number(WOB_RAW_REWARD_GLOBAL) || 0, ups,
+    done: WOB_DONE_GLOBAL === true, raw: Number(WOB_RAW_REWARD_GLOBAL) || 0, ups, keys,
     elements: withElements ? elements() : null,
   });
 
   window.dart = {
     // Waits until the page has seen the pointer at `place`, but not for long.
     parked: place => until(() => at === place, 100),
-    // Begins the episode of `seed`.
-    reset: async (seed, colour, withElements) => {
+    // Begins the episode of `seed`, drawn from the tasks of `mode` (`train` or `test`).
+    reset: async (seed, mode, colour, withElements) => {
       document.activeElement?.blur?.();
+      copied = null;
       Math.seedrandom(seed);
+      core.setDataMode(mode);
       core.startEpisodeReal();
-      for (let tries = 0; WOB_TASK_READY === false && tries < 500; tries += 1) await pause(10);
+      for (let tries = 0; WOB_TASK_READY === false; tries += 1) {
+        if (tries === 500) throw new Error('the task does not get ready');
+        await pause(10);
+      }
       document.activeElement?.blur?.();
       scrollTo(0, 0);
       await images();
       paint(colour);
-      return { instruction: core.getUtterance(), ...state(withElements) };
+      return { instruction: instruction(), ...state(withElements) };
     },
-    // Waits until the page has seen `expected` releases of a button, but at most `millis`; then
-    // until the handlers of that event have run.
-    settle: async (expected, millis, colour, withElements) => {
-      await until(() => ups >= expected, millis);
+    // Waits until the page has seen `expectedUps` releases of a button and `expectedKeys` of keys,
+    // but at most `millis`; then until the handlers of the last event have run.
+    settle: async (expectedUps, expectedKeys, millis, colour, withElements) => {
+      await until(() => ups >= expectedUps && keys >= expectedKeys, millis);
       await pause(0);
       paint(colour);
       return state(withElements);
     },
     state: () => state(false),
     expert: task => {
-      const element = experts[task]?.();
-      return element ? target(element) : null;
+      experts ??= makeExperts(width, height, { instruction, at: () => at, copied: () => copied });
+      return experts(task);
     },
   };
   return true;
