@@ -15,10 +15,12 @@ use crate::{
     config::{ClockConfig, RunConfig},
     fault::{self, Fault},
     fault_points,
+    held_out::success,
     report::Stage,
     run_dir::RunDir,
     session::Session,
     show, signals,
+    task_report::TaskReport,
     terminal::{self, ReaderLeft, tell},
     train,
     wiring::World,
@@ -132,14 +134,24 @@ fn eval(args: &EvalArgs) -> Result<()> {
         let episodes = config.evaluation.episodes;
         let mut session = Session::open(config, run, world, cancel).await?;
         session.load_weights(&checkpoint).await?;
-        let splits = session
+        let found = session
             .held_out()
-            .evaluate(session.policy(), episodes)
+            .evaluations(session.policy(), episodes)
             .await?;
-        session.summary.held_out.insert(Stage::Final, splits);
-        session.write_summary()?;
+        let splits = found
+            .iter()
+            .map(|(split, found)| (split.clone(), success(found)));
+        session
+            .summary
+            .held_out
+            .insert(Stage::Final, splits.collect());
+        let mut tasks = TaskReport::default();
+        for (split, found) in found {
+            tasks.add(&split, found);
+        }
+        session.write_evaluation(&tasks)?;
         session.close().await?;
-        terminal::print(session.summary.table())
+        terminal::print(format_args!("{tasks}{}", session.summary.table()))
     })
 }
 

@@ -25,9 +25,22 @@ pub(crate) struct HeldOut {
 }
 
 impl HeldOut {
-    /// Greedy success on each held-out split, `episodes` of each family.
+    /// Greedy success on each held-out split, `episodes` of each task.
     pub(crate) async fn evaluate(&self, policy: Arc<dyn Policy>, episodes: u64) -> Result<Splits> {
-        let mut splits = Splits::new();
+        let found = self.evaluations(policy, episodes).await?;
+        let splits = found
+            .iter()
+            .map(|(split, found)| (split.clone(), success(found)));
+        Ok(splits.collect())
+    }
+
+    /// The same, with every episode: split → what was found.
+    pub(crate) async fn evaluations(
+        &self,
+        policy: Arc<dyn Policy>,
+        episodes: u64,
+    ) -> Result<BTreeMap<String, Evaluation>> {
+        let mut splits = BTreeMap::new();
         for split in &self.config.splits {
             let tasks = self.tasks.get(split).cloned().unwrap_or_default();
             if tasks.is_empty() {
@@ -38,13 +51,14 @@ impl HeldOut {
             plan.limits = EpisodeLimits::new(&self.rollout);
             plan.limits.cancel = self.cancel.clone();
             let found = evaluate(plan, Arc::clone(&self.factory), Arc::clone(&policy)).await?;
-            splits.insert(split.name().to_owned(), success(&found));
+            splits.insert(split.name().to_owned(), found);
         }
         Ok(splits)
     }
 }
 
-fn success(evaluation: &Evaluation) -> Success {
+/// What the summary says of it.
+pub(crate) fn success(evaluation: &Evaluation) -> Success {
     let rates = evaluation
         .families
         .iter()

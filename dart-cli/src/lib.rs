@@ -40,6 +40,7 @@ mod progress;
 mod ring;
 mod session;
 mod signals;
+mod task_report;
 mod terminal;
 mod train;
 mod warm_start;

@@ -7,6 +7,7 @@
 //!     checkpoints/     versions, newest valid one is resumed
 //!     store/           trajectories (SQLite) and screenshots (content-addressed)
 //!     summary.json     the result
+//!     tasks.json       of `eval`: the result task by task, and every episode
 //!     lock             held by the process that writes here
 //! ```
 

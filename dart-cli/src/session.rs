@@ -370,6 +370,13 @@ impl Session {
         self.summary.train_seconds = before + start.elapsed().as_secs_f64();
     }
 
+    /// Writes `summary.json`, and what was found task by task to `tasks.json`.
+    pub(crate) fn write_evaluation(&self, tasks: &impl serde::Serialize) -> Result<()> {
+        self.write_summary()?;
+        self.run
+            .write("tasks.json", &serde_json::to_vec_pretty(tasks)?)
+    }
+
     /// Writes `summary.json`.
     pub(crate) fn write_summary(&self) -> Result<()> {
         self.run

@@ -52,6 +52,44 @@ fn as_strs(arguments: &[String]) -> Vec<&str> {
     arguments.iter().map(String::as_str).collect()
 }
 
+/// The table of an evaluation has a line for each task, and `tasks.json` the same numbers.
+fn check_task_table(table: &str, eval_dir: &Path) {
+    let text = fs::read_to_string(eval_dir.join("tasks.json")).unwrap();
+    let tasks: Value = serde_json::from_str(&text).unwrap();
+    let layouts = &tasks["splits"]["layouts"];
+    let scores = layouts["tasks"].as_object().unwrap();
+    assert!(scores.len() >= 2, "{tasks}");
+    let mut judged = 0;
+    for (task, score) in scores {
+        let line = table
+            .lines()
+            .find(|line| line.trim_start().starts_with(&format!("{task} ")));
+        let line = line.unwrap_or_else(|| panic!("no line for {task}: {table}"));
+        let success = format!("{:.3}", score["success"].as_f64().unwrap());
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(
+            cells[1..3],
+            [score["episodes"].to_string(), success],
+            "{line}"
+        );
+        let episodes = score["episodes"].as_u64().unwrap();
+        let failed = score["failures"].as_object().unwrap().values();
+        let failed: u64 = failed.map(|count| count.as_u64().unwrap()).sum();
+        assert_eq!(
+            episodes,
+            score["successes"].as_u64().unwrap() + failed,
+            "{score}"
+        );
+        judged += episodes;
+    }
+    assert_eq!(layouts["total"]["episodes"], judged);
+    assert_eq!(layouts["episodes"].as_array().unwrap().len() as u64, judged);
+    assert!(
+        table.contains(&format!("all {} tasks", scores.len())),
+        "{table}"
+    );
+}
+
 #[test]
 fn trains_resumes_evaluates_and_shows() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +118,8 @@ fn trains_resumes_evaluates_and_shows() {
     // The checkpoint evaluates to what the run found, and the run goes on from it.
     let eval_dir = folder.path().join("eval");
     let (run_text, eval_text) = (run_dir.to_str().unwrap(), eval_dir.to_str().unwrap());
-    succeed(&["eval", "--checkpoint", run_text, "--run-dir", eval_text]);
+    let table = succeed(&["eval", "--checkpoint", run_text, "--run-dir", eval_text]);
+    check_task_table(&table, &eval_dir);
     let evaluated = summary(&eval_dir);
     assert_eq!(
         evaluated["held_out"]["final"]["layouts"],
