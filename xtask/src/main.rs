@@ -8,6 +8,7 @@ mod arrows;
 mod bench;
 mod check_cuda;
 mod ci;
+mod clients;
 mod crash;
 mod disk;
 mod doctor;
@@ -39,6 +40,7 @@ cargo xtask COMMAND
   test [ARGS]     set up, run every test, name every skipped suite
   bench [ARGS]    run the benchmarks
   bench-peer      measure the kernels beside torch and candle (installs torch into target/)
+  bench-clients   [vnc|adb] measure our clients beside other Rust clients, compare what they see
   crash [ARGS]    kill training again and again (--seeds N), prove that nothing is lost
   ablate [ARGS]   the paper's ablations on the simulator (--seeds N, --steps N, --rows A,B)
   ci              everything that continuous integration runs, in the same order
@@ -66,6 +68,7 @@ fn main() -> Result<()> {
         "test" => test::run(&rest),
         "bench" => bench::run(&rest),
         "bench-peer" => peers::run(),
+        "bench-clients" => clients::run(&rest),
         "crash" => crash::run(&rest),
         "ablate" => ablate::run(&rest),
         "ci" => ci::run(),
