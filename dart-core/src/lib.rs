@@ -16,6 +16,7 @@
 //! | [`observation`] | what it sees |
 //! | [`task`], [`outcome`], [`decision`], [`trajectory`], [`batch`], [`weights`] | the records |
 //! | [`advantage`], [`selection`] | pure functions of the method: estimates of advantages, high-entropy steps |
+//! | [`overlay`] | settings that were given over those that a preset implies |
 //! | [`error`] | the one error type at trait boundaries |
 
 #![forbid(unsafe_code)]
@@ -36,6 +37,7 @@ pub mod key;
 pub mod learner;
 pub mod observation;
 pub mod outcome;
+pub mod overlay;
 pub mod policy;
 pub mod selection;
 pub mod task;

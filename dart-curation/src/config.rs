@@ -3,6 +3,7 @@
 //! The defaults are the preset `paper` (arXiv 2509.23866 §3); `released` is what its released code
 //! does where the two differ.
 
+use dart_core::overlay::lay_over;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
 
@@ -209,18 +210,6 @@ impl<'de> Deserialize<'de> for CurationConfig {
                 .map_err(|error| D::Error::custom(format!("{key}: {error}")))?;
         }
         Self::deserialize(Value::Object(all)).map_err(D::Error::custom)
-    }
-}
-
-/// Lays `value` over what is there: tables key by key, unless they are of another kind.
-fn lay_over(under: &mut Value, value: Value) {
-    match (under, value) {
-        (Value::Object(under), Value::Object(value))
-            if value.get("kind").is_none() || value.get("kind") == under.get("kind") =>
-        {
-            under.extend(value);
-        }
-        (under, value) => *under = value,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Every setting of the learner. Defaults are those of the paper (preset `paper`).
 
+use dart_core::overlay::lay_over;
 use dart_kernels::{Aggregation, Kl, Rejection, TokenLoss};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
@@ -377,20 +378,6 @@ impl<'de> Deserialize<'de> for TrainerConfig {
     }
 }
 
-/// Lays `value` over what is there: tables key by key, unless they are of another kind.
-fn lay_over(under: &mut Value, value: Value) {
-    match (under, value) {
-        (Value::Object(under), Value::Object(value))
-            if value.get("kind").is_none() || value.get("kind") == under.get("kind") =>
-        {
-            for (key, value) in value {
-                lay_over(under.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (under, value) => *under = value,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -435,6 +422,10 @@ mod tests {
             (
                 "optimizer.clip_rms",
                 r#"{"optimizer": {"kind": "adafactor", "clip_rms": -1}}"#,
+            ),
+            (
+                "optimizer.epsilon",
+                r#"{"optimizer": {"kind": "adafactor", "epsilon": 1e-36}}"#,
             ),
             ("accumulate_batches", r#"{"accumulate_batches": 0}"#),
             (
