@@ -90,6 +90,8 @@ pub(crate) enum CurationError {
         #[source]
         source: std::io::Error,
     },
+    #[error("its order leads in circles")]
+    Circular,
     #[error("{} does not hold the image that its name says", path.display())]
     Corrupt { path: PathBuf },
     #[error("trajectory {trajectory}: the stored {what} cannot be read back")]
@@ -154,6 +156,7 @@ impl CurationError {
             Self::TooLarge { .. } | Self::Full { .. } => ErrorKind::Exhausted,
             _ if self.is_full() => ErrorKind::Exhausted,
             Self::Io { .. }
+            | Self::Circular
             | Self::Corrupt { .. }
             | Self::Damaged(_)
             | Self::Destroyed { .. }

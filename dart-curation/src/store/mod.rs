@@ -76,7 +76,8 @@ pub trait TrajectoryStore: Send + Sync {
     /// Gives a claim back, unused. Of a claim that is not held any more: nothing.
     async fn give_back(&self, claim: &Claim) -> Result<()>;
 
-    /// Says that an attempt to work with a trajectory failed, and why.
+    /// Says that an attempt to work with a trajectory failed, and why. One that is not stored (any
+    /// more) is not given out again either: [`Quarantined::Yes`].
     async fn fail(&self, id: TrajectoryId, reason: &str) -> Result<Quarantined>;
 
     /// Says which checkpoint contains what was learnt from which claims.

@@ -90,9 +90,12 @@ async fn follow(
         };
         let before = seen.len();
         seen.extend(read.iter().map(|(seq, _)| *seq));
-        // A damaged index may lead in circles.
         if seen.len() == before {
-            return Ok(());
+            // A damaged index may lead in circles: that is no end.
+            return match read.is_empty() {
+                true => Ok(()),
+                false => Err(CurationError::Circular),
+            };
         }
         for (seq, id) in &read {
             if let Ok(id) = id[..].try_into() {
@@ -155,10 +158,15 @@ async fn references(reader: &Reader, problems: &mut Vec<String>) {
 }
 
 fn dangling(row: &SqliteRow) -> String {
-    let text = |column: usize| row.try_get::<String, _>(column).unwrap_or_default();
-    let number: i64 = row.try_get(1).unwrap_or_default();
+    let text = |column: usize| {
+        let name = row.try_get::<String, _>(column);
+        name.unwrap_or_else(|_| "a table without a name".to_owned())
+    };
+    // A table without row numbers gives none.
+    let number = row.try_get::<i64, _>(1);
+    let number = number.map_or_else(|_| "a row".to_owned(), |number| format!("row {number}"));
     format!(
-        "{}, row {number}: refers to a row of {} that is gone",
+        "{}, {number}: refers to a row of {} that is gone",
         text(0),
         text(2)
     )

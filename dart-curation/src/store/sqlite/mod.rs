@@ -112,7 +112,7 @@ impl SqliteStore {
         }
         schema::bring_up_to_date(dir, &mut connection).await?;
         schema::check_tables(dir, &mut connection).await?;
-        schema::note_made(dir)?;
+        schema::note_made(dir, &mut connection).await?;
         queue::void_claims(&mut connection).await?;
         prune::sweep(&mut connection, &folder).await?;
         let max_pages = config

@@ -85,11 +85,19 @@ pub(super) fn was_never_made(dir: &Path) -> Result<()> {
     })
 }
 
-/// Notes that the database has been made.
-pub(super) fn note_made(dir: &Path) -> Result<()> {
+/// Notes that the database has been made, once it is on the disk itself: a note that outlived a
+/// loss of power which the database did not would refuse a folder that lost nothing.
+pub(super) async fn note_made(dir: &Path, connection: &mut SqliteConnection) -> Result<()> {
     let path = dir.join(MADE);
     if path.exists() {
         return Ok(());
+    }
+    sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
+        .execute(connection)
+        .await?;
+    for synced in [dir.join(FILE), dir.to_owned()] {
+        let file = fs::File::open(&synced).and_then(|file| file.sync_all());
+        file.map_err(io("sync", &synced))?;
     }
     let text = "The database beside this file has been made; if it is gone, it was lost.\n";
     fs::write(&path, text).map_err(io("write", &path))
