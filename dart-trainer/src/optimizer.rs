@@ -101,12 +101,18 @@ impl OptimizerConfig {
         if !(epsilon.is_finite() && *epsilon > 0.0) {
             return Some(("optimizer.epsilon", "must be above 0"));
         }
-        match self {
-            Self::Adafactor { clip_rms, .. } if !(clip_rms.is_finite() && *clip_rms >= 0.0) => {
-                Some(("optimizer.clip_rms", "must be a number of 0 or more"))
-            }
-            _ => None,
+        let Self::Adafactor { clip_rms, .. } = self else {
+            return None;
+        };
+        if !(clip_rms.is_finite() && *clip_rms >= 0.0) {
+            return Some(("optimizer.clip_rms", "must be a number of 0 or more"));
         }
+        // A moment that rounds to 0 would divide by 0: the first step adds this much to it.
+        let least = epsilon * (1.0 - self.betas()[1]);
+        (least < f64::from(f32::MIN_POSITIVE)).then_some((
+            "optimizer.epsilon",
+            "must be large enough for single precision: (1 - betas[1]) epsilon is at least 1.2e-38",
+        ))
     }
 }
 

@@ -254,14 +254,25 @@ fn a_ratio_against_the_rollout_corrects_at_once() {
     assert!(same < 1e-9 && rollout["clip_high"] > 0.0, "{rollout:?}");
 }
 
+/// As methods that discount give it: another advantage for each token.
+fn by_token(mut batch: Batch) -> Batch {
+    for sample in &mut batch.samples {
+        let own = sample.advantages.iter().enumerate();
+        sample.advantages = own.map(|(at, a)| a * 0.75f64.powi(at as i32) - 0.01).collect();
+    }
+    batch
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn neither_threads_nor_micro_batches_nor_order_change_any_objective(
         preset in prop::sample::select(&Preset::ALL[..]),
         threads in 1usize..4, micro_batch_samples in 1usize..30, turn in 0usize..24,
+        each_token in any::<bool>(),
     ) {
-        let mut turned = mixed();
+        let batch = if each_token { by_token(mixed()) } else { mixed() };
+        let mut turned = batch.clone();
         turned.samples.rotate_left(turn);
         let other = TrainerConfig { threads, micro_batch_samples, ..strict(preset) };
         // Of the first step: after it, AdamW would have turned rounding of tiny gradients into signs.
@@ -269,7 +280,7 @@ proptest! {
             let mut learner = GrpoLearner::new(Toy::new(), config).unwrap();
             learner.step(batch).unwrap().metrics
         };
-        let (a, b) = (first(strict(preset), &mixed()), first(other, &turned));
+        let (a, b) = (first(strict(preset), &batch), first(other, &turned));
         prop_assert_eq!(a["tokens"], b["tokens"]);
         prop_assert_eq!(a["share_rejected"], b["share_rejected"]);
         prop_assert!(a["share_rejected"] > 0.0 && a["grad_norm"] > 0.0);
