@@ -7,6 +7,7 @@ mod wording;
 
 use std::path::Path;
 
+use anyhow::Context as _;
 use dart_core::Split;
 use dart_curation::{CurationConfig, SqliteConfig};
 use dart_policy::{ModelConfig, PolicyConfig};
@@ -281,10 +282,10 @@ impl RunConfig {
     /// # Errors
     /// A [`Fault`] or [`Config`](dart_core::ErrorKind::Config) error that names the key.
     pub fn validate(&self) -> anyhow::Result<()> {
-        self.model.validate()?;
-        self.curation.validate()?;
-        self.rollout.validate()?;
-        self.trainer.validate()?;
+        self.model.validate().context("in [model]")?;
+        self.curation.validate().context("in [curation]")?;
+        self.rollout.validate().context("in [rollout]")?;
+        self.trainer.validate().context("in [trainer]")?;
         let positive = [
             ("policy.workers", self.policy.workers as f64),
             ("warm_start.max_seconds", self.warm_start.max_seconds),

@@ -273,8 +273,15 @@ fn what_is_exported_can_be_imported() {
         "bit for bit the same"
     );
 
-    // The arrays agree with the lines.
-    let bytes = fs::read(folder.path().join("out/trajectories.safetensors")).unwrap();
+    arrays_agree(&folder.path().join("out"), &exported);
+    let (image, refused) = import_with_a_wrong_image(folder.path(), &exported, &second);
+    assert!(!refused.status.success());
+    assert!(stderr(&refused).contains(&image), "{}", stderr(&refused));
+}
+
+/// The arrays say the same as the lines.
+fn arrays_agree(out: &Path, exported: &[Value]) {
+    let bytes = fs::read(out.join("trajectories.safetensors")).unwrap();
     let arrays = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let steps: usize = exported
         .iter()
@@ -285,17 +292,23 @@ fn what_is_exported_can_be_imported() {
     let tokens = arrays.tensor("tokens").unwrap().shape()[0];
     assert_eq!(arrays.tensor("log_probs").unwrap().shape(), [tokens]);
     assert_eq!(arrays.tensor("entropies").unwrap().shape(), [tokens]);
+}
 
-    // A damaged image is refused, naming it.
+/// Puts one image in the place of another, and imports: the name of the damaged file, what came.
+fn import_with_a_wrong_image(
+    folder: &Path,
+    exported: &[Value],
+    into: &str,
+) -> (String, std::process::Output) {
     let image = exported[0]["steps"][0]["image"].as_str().unwrap();
-    let file = folder.path().join("out").join(image);
+    let out = folder.join("out");
     let other = exported.iter().flat_map(|t| t["steps"].as_array().unwrap());
     let mut others = other.filter_map(|step| step["image"].as_str());
     let other = others.find(|other| *other != image).unwrap();
-    fs::copy(folder.path().join("out").join(other), file).unwrap();
-    let refused = run(&["import", "--run-dir", &second, "--from", &out]);
-    assert!(!refused.status.success());
-    assert!(stderr(&refused).contains(image), "{}", stderr(&refused));
+    fs::copy(out.join(other), out.join(image)).unwrap();
+    let from = out.to_str().unwrap();
+    let refused = run(&["import", "--run-dir", into, "--from", from]);
+    (image.to_owned(), refused)
 }
 
 /// Starts training on a small file system that something else fills, then makes room.
