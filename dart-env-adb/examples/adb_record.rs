@@ -53,9 +53,7 @@ async fn proxy(listener: TcpListener, phone: String, recording: Recording) -> io
         if bytes.is_empty() {
             return Ok(());
         }
-        let mut both = recording.lock().unwrap_or_else(PoisonError::into_inner);
-        both[way].extend_from_slice(bytes);
-        drop(both);
+        recording.lock().unwrap_or_else(PoisonError::into_inner)[way].extend_from_slice(bytes);
         match way {
             0 => phone.write_all(bytes).await?,
             _ => server.write_all(bytes).await?,

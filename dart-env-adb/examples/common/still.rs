@@ -12,10 +12,10 @@ use rand_chacha::ChaCha8Rng;
 
 /// Noise in blocks: neither trivial to compress nor hopeless. One button lies on it.
 #[derive(Debug)]
-pub struct Still(DeviceSpec, Observation);
+pub(crate) struct Still(DeviceSpec, Observation);
 
 impl Still {
-    pub fn new(screen: Size) -> Result<Self> {
+    pub(crate) fn new(screen: Size) -> Result<Self> {
         let mut noise = vec![0; screen.area().div_ceil(16)];
         ChaCha8Rng::seed_from_u64(7).fill_bytes(&mut noise);
         let rgb: Vec<u8> = (0..screen.area() * 3)

@@ -1,10 +1,10 @@
 //! One connection to the server, with a deadline.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpSocket, TcpStream, lookup_host},
+    net::TcpStream,
     time::{Instant, timeout, timeout_at},
 };
 
@@ -16,9 +16,6 @@ use crate::{
 
 /// Bytes read ahead. Larger reads go around the buffer.
 const BUFFER: usize = 64 << 10;
-/// Bytes that may wait in the system, as far as it allows. A server passes on packets of a mebibyte
-/// and asks the device for the next one once it is rid of the last.
-const ROOM: u32 = 2 << 20;
 
 /// A connection that serves one call. Its deadline covers everything from the first byte on.
 #[derive(Debug)]
@@ -36,7 +33,7 @@ impl Connection {
             reason: reason.to_string(),
         };
         let deadline = Instant::now() + limit;
-        let connect = dial(server.host(), server.port());
+        let connect = TcpStream::connect((server.host(), server.port()));
         let allowed = limit.min(server.timeouts().connect());
         let stream = match timeout(allowed, connect).await {
             Ok(Ok(stream)) => stream,
@@ -140,22 +137,4 @@ impl Connection {
         }
         Ok(())
     }
-}
-
-/// Connects to the first address of `host` that answers.
-async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in lookup_host((host, port)).await? {
-        let socket = match address {
-            SocketAddr::V4(_) => TcpSocket::new_v4()?,
-            SocketAddr::V6(_) => TcpSocket::new_v6()?,
-        };
-        // Before connecting, when the two ends agree how large a window can be. Only a wish.
-        let _ = socket.set_recv_buffer_size(ROOM);
-        match socket.connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use dart_core::{Action, Device, ErrorKind};
+use dart_core::{Action, Device, ErrorKind, ScreenPx};
 use dart_env_adb::{
     AdbConfig, AdbDevice, OwnServer,
     device::ScreenKind,
@@ -92,6 +92,60 @@ fn case_29_text_beyond_ascii() {
             .await
             .unwrap();
         assert_eq!(with.typed().await, text);
+    });
+}
+
+/// A broadcast that no keyboard hears completes all the same: text is never dropped silently.
+#[test]
+fn case_29_a_keyboard_that_was_changed_meanwhile() {
+    with_adb("case 29, keyboard", || async {
+        let lab = Lab::new(Options::with_keyboard()).await;
+        let mut device = lab.device().await;
+        let other = "ime set com.android.inputmethod.latin/.LatinIME";
+        assert_eq!(lab.target().shell(other).await.unwrap().code, 0);
+        let text = "caf\u{e9}".to_owned();
+        let error = device
+            .perform(&Action::Type { text: text.clone() })
+            .await
+            .unwrap_err();
+        assert!(error.is_retryable(), "{error}");
+        assert_eq!(lab.typed().await, "");
+        device.recover().await.unwrap();
+        device.perform(&Action::Type { text }).await.unwrap();
+        assert_eq!(lab.typed().await, "caf\u{e9}");
+    });
+}
+
+/// A device that was not connected to in the end keeps the keyboard that it had.
+#[test]
+fn case_29_a_failed_connection_gives_the_keyboard_back() {
+    with_adb("case 29, connection", || async {
+        let lab = Lab::new(Options::with_keyboard()).await;
+        // The pad has a colour with the byte of LF in it: no picture, and the connection fails.
+        lab.phone.faults().crlf = true;
+        assert!(AdbDevice::connect(lab.config()).await.is_err());
+        let chosen = "settings get secure default_input_method";
+        let chosen = lab.target().shell(chosen).await.unwrap().text();
+        assert!(chosen.contains("LatinIME"), "{chosen}");
+    });
+}
+
+/// A screen that was turned before the last picture is touched at once: its points are the agent's.
+#[test]
+fn a_turn_that_was_seen_costs_no_action() {
+    with_adb("seen turn", || async {
+        let lab = Lab::new(Options::default()).await;
+        let mut device = lab.device().await;
+        lab.phone.faults().rotated = true;
+        let size = device.screenshot().await.unwrap().frame.size();
+        assert_eq!((size.width, size.height), (SCREEN.height, SCREEN.width));
+        let square = lab.phone.device().lock().await.target;
+        let at = ScreenPx::new(
+            (SCREEN.height as i32) - 1 - square.center().y,
+            square.center().x,
+        );
+        device.perform(&Action::Tap { at }).await.unwrap();
+        assert!(lab.phone.device().lock().await.lit);
     });
 }
 

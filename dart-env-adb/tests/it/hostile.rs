@@ -1,33 +1,43 @@
-//! Hostile servers and devices: every attack ends in an error of its kind, in time and in bounds.
+//! Hostile servers, and devices behind servers that pass everything on: every attack ends in an error
+//! of its kind, in time and in bounds.
 
 use std::time::Duration;
 
 use dart_core::{ErrorKind, Result};
-use dart_env_adb::{
-    client::{AdbServer, AdbTarget, Timeouts},
-    simulator::{Hostile, Options},
-};
+use dart_env_adb::client::{AdbServer, AdbTarget, Timeouts, WaitFor};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
 };
 
-use crate::lab::{Lab, with_adb};
+/// The deadline of every call here.
+const LIMIT: Duration = Duration::from_millis(1_500);
+/// The pause between bytes that come one by one: shorter than any deadline.
+const DRIP: Duration = Duration::from_millis(100);
 
-/// What a server says after each request; with the last it goes on for ever if so told.
+/// What a server does after its answers.
+#[derive(Clone, Debug, PartialEq)]
+enum Then {
+    Closes,
+    /// Says this for ever, as fast as it is read.
+    Repeats(Vec<u8>),
+    /// Says one of these bytes after another, each after a pause, for ever.
+    Drips(Vec<u8>),
+    /// Says nothing more, reads nothing more, and keeps the connection.
+    Hangs,
+}
+
+/// What a server says after each request, and what it does then.
 #[derive(Clone)]
 struct Script {
     answers: Vec<Vec<u8>>,
-    endless: bool,
-    /// It says nothing more but keeps the connection.
-    hangs: bool,
+    then: Then,
 }
 
 fn script(answers: &[&[u8]]) -> Script {
     Script {
         answers: answers.iter().map(|answer| answer.to_vec()).collect(),
-        endless: false,
-        hangs: false,
+        then: Then::Closes,
     }
 }
 
@@ -43,17 +53,30 @@ async fn serve(script: Script, address: &str) -> AdbServer {
                     let _ = socket.read(&mut request).await;
                     let _ = socket.write_all(answer).await;
                 }
-                while script.endless && socket.write_all(&vec![b'x'; 1 << 16]).await.is_ok() {}
-                if script.hangs {
-                    std::future::pending::<()>().await;
+                match script.then {
+                    Then::Closes => {}
+                    Then::Repeats(bytes) => {
+                        let many = bytes.repeat(65_536 / bytes.len() + 1);
+                        while socket.write_all(&many).await.is_ok() {}
+                    }
+                    Then::Drips(bytes) => {
+                        for byte in bytes.iter().cycle() {
+                            tokio::time::sleep(DRIP).await;
+                            if socket.write_all(&[*byte]).await.is_err() {
+                                return;
+                            }
+                        }
+                    }
+                    Then::Hangs => std::future::pending().await,
                 }
             });
         }
     });
+    let millis = LIMIT.as_millis() as u64;
     let timeouts = Timeouts {
         connect_ms: 1_000,
-        call_ms: 1_500,
-        transfer_ms: 1_500,
+        call_ms: millis,
+        transfer_ms: millis,
     };
     AdbServer::new(address, port).with_timeouts(timeouts)
 }
@@ -98,7 +121,7 @@ async fn servers_on_ipv6_are_reached() {
 #[tokio::test]
 async fn a_server_that_says_nothing_is_given_up_on() {
     let mute = Script {
-        hangs: true,
+        then: Then::Hangs,
         ..script(&[])
     };
     let server = serve(mute.clone(), "127.0.0.1").await;
@@ -202,7 +225,7 @@ async fn framebuffers_that_lie() {
 #[tokio::test]
 async fn endless_output_is_cut_at_the_bound() {
     let endless = |answer: &[u8]| Script {
-        endless: true,
+        then: Then::Repeats(vec![b'x'; 1 << 16]),
         ..script(&[b"OKAY", answer])
     };
     let server = serve(endless(b"OKAY"), "127.0.0.1").await;
@@ -221,88 +244,247 @@ async fn endless_output_is_cut_at_the_bound() {
     );
 }
 
-#[test]
-fn a_device_that_sends_for_ever_is_cut_at_the_bound() {
-    with_adb("endless device", || async {
-        let lab = Lab::new(Options::default()).await;
+/// A call of the client.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    Devices,
+    Exec,
+    Forward,
+    Framebuffer,
+    List,
+    Pull,
+    Push,
+    Reboot,
+    Reverse,
+    Root,
+    Shell,
+    Stat,
+    State,
+    Track,
+    WaitFor,
+}
+
+impl Call {
+    async fn on(self, server: &AdbServer) -> Result<()> {
+        let target = server.target("x").unwrap();
         let mut output = Vec::new();
-        is(
-            lab.target().exec("yes", &mut output, 3 << 20).await,
-            ErrorKind::Protocol,
-        );
-        is(lab.target().shell("yes").await, ErrorKind::Protocol);
-        // The connection to the device is not the worse for it.
-        assert_eq!(lab.target().shell("exit 5").await.unwrap().code, 5);
-    });
+        match self {
+            Self::Devices => server.devices().await.map(drop),
+            Self::Exec => target.exec("x", &mut output, 1 << 20).await,
+            Self::Forward => target.forward("tcp:0", "tcp:1").await.map(drop),
+            Self::Framebuffer => target.framebuffer().await.map(drop),
+            Self::List => target.list("/x").await.map(drop),
+            Self::Pull => target.pull("/x", 1 << 12).await.map(drop),
+            Self::Push => target.push(&vec![0; 32 << 20], "/x", 0o644).await,
+            Self::Reboot => target.reboot(None).await,
+            Self::Reverse => target.reverse("tcp:0", "tcp:1").await.map(drop),
+            Self::Root => target.root().await.map(drop),
+            Self::Shell => target.shell("x").await.map(drop),
+            Self::Stat => target.stat("/x").await.map(drop),
+            Self::State => target.state().await.map(drop),
+            Self::Track => {
+                let mut tracker = server.track_devices().await?;
+                tracker.next(LIMIT).await.map(drop)
+            }
+            Self::WaitFor => target.wait_for(WaitFor::Device, LIMIT).await,
+        }
+    }
 }
 
-#[test]
-fn devices_that_name_files_elsewhere_are_refused() {
-    with_adb("path traversal", || async {
-        let lab = Lab::new(Options::default()).await;
-        lab.target().push(b"x", "/sdcard/x", 0o644).await.unwrap();
-        lab.phone.faults().hostile = Some(Hostile::PathTraversal);
-        is(lab.target().list("/sdcard").await, ErrorKind::Protocol);
-        lab.phone.faults().hostile = Some(Hostile::LongPieces);
-        is(
-            lab.target().pull("/sdcard/x", 1 << 20).await,
-            ErrorKind::Protocol,
-        );
-        lab.phone.faults().hostile = Some(Hostile::BadPacket);
-        is(lab.target().framebuffer().await, ErrorKind::Protocol);
-        lab.phone.faults().hostile = None;
-        assert_eq!(lab.target().pull("/sdcard/x", 9).await.unwrap(), b"x");
-    });
+const EMPTY_OUTPUT: &[u8] = b"\x01\0\0\0\0";
+const DOT: &[u8] = b"DENT\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0.";
+const PIECE: &[u8] = b"DATA\x02\0\0\0hi";
+const EMPTY_PIECE: &[u8] = b"DATA\0\0\0\0";
+
+/// A call, what it is answered, what comes then, and how it has to end. Answers after the first
+/// `OKAY` are those of the device.
+type Row = (Call, &'static [&'static [u8]], Then, ErrorKind);
+
+fn rows() -> Vec<Row> {
+    use ErrorKind::{Disconnected, Protocol, Timeout, Unsupported};
+    let repeats = |bytes: &[u8]| Then::Repeats(bytes.to_vec());
+    let drips = |bytes: &[u8]| Then::Drips(bytes.to_vec());
+    let opened: &[&[u8]] = &[b"OKAY", b"OKAY"];
+    vec![
+        // Bytes that count for nothing, for ever and at once: only the clock ends it.
+        (Call::Shell, opened, repeats(EMPTY_OUTPUT), Timeout),
+        (Call::Pull, opened, repeats(EMPTY_PIECE), Timeout),
+        // Endless, and bounded by what it is.
+        (Call::Pull, opened, repeats(PIECE), Protocol),
+        (Call::List, opened, repeats(DOT), Protocol),
+        (Call::Exec, opened, repeats(b"y"), Protocol),
+        (Call::Root, opened, repeats(b"y"), Protocol),
+        (Call::Reboot, opened, repeats(b"y"), Protocol),
+        (Call::Devices, &[b"OKAYffff"], repeats(b"y"), Protocol),
+        (Call::Track, &[b"OKAY"], repeats(b"0001y"), Protocol),
+        // One byte at a time: the deadline is that of the call, not of a read.
+        (Call::Shell, opened, drips(b"\x01\xff\0\0\0y"), Timeout),
+        (Call::Exec, opened, drips(b"y"), Timeout),
+        (Call::Pull, opened, drips(PIECE), Timeout),
+        (Call::List, opened, drips(DOT), Timeout),
+        (Call::Framebuffer, opened, drips(b"\x01\0\0\0"), Timeout),
+        (Call::State, &[], drips(b"OKAYffffy"), Timeout),
+        // Silence at every stage.
+        (Call::State, &[], Then::Hangs, Timeout),
+        (Call::Shell, &[b"OKAY"], Then::Hangs, Timeout),
+        (Call::Stat, opened, Then::Hangs, Timeout),
+        (Call::Push, opened, Then::Hangs, Timeout),
+        (Call::WaitFor, &[b"OKAY"], Then::Hangs, Timeout),
+        (Call::Forward, &[b"OKAY"], Then::Hangs, Timeout),
+        (Call::Track, &[b"OKAY"], Then::Hangs, Timeout),
+        (Call::State, &[b"OKAY0010"], Then::Hangs, Timeout),
+        // The end in the middle of something.
+        (
+            Call::Stat,
+            &[b"OKAY", b"OKAY", b"STAT\0"],
+            Then::Closes,
+            Disconnected,
+        ),
+        (Call::Push, &[b"OKAY", b"OKAY"], Then::Closes, Disconnected),
+        (Call::WaitFor, &[b"OKAY"], Then::Closes, Disconnected),
+        (Call::Reverse, opened, Then::Closes, Disconnected),
+        // Answers to another question.
+        (
+            Call::Stat,
+            &[b"OKAY", b"OKAY", b"OKAY\0\0\0\0"],
+            Then::Closes,
+            Protocol,
+        ),
+        (
+            Call::Stat,
+            &[b"OKAY", b"OKAY", PIECE],
+            Then::Closes,
+            Protocol,
+        ),
+        (
+            Call::List,
+            &[b"OKAY", b"OKAY", PIECE],
+            Then::Closes,
+            Protocol,
+        ),
+        (
+            Call::Stat,
+            &[b"OKAY", b"OKAY", b"FAIL\x02\0\0\0no"],
+            Then::Closes,
+            Unsupported,
+        ),
+        // Ports that are none.
+        (
+            Call::Forward,
+            &[b"OKAYOKAY0005x1234"],
+            Then::Closes,
+            Protocol,
+        ),
+        (
+            Call::Forward,
+            &[b"OKAYOKAY000599999"],
+            Then::Closes,
+            Protocol,
+        ),
+        (
+            Call::Reverse,
+            &[b"OKAY", b"OKAYOKAYOKAY0002-1"],
+            Then::Closes,
+            Protocol,
+        ),
+        (
+            Call::Reverse,
+            &[b"OKAY", b"OKAYFAIL0003no!"],
+            Then::Closes,
+            Unsupported,
+        ),
+    ]
 }
 
-/// A device asks for a connection to the server's machine although nobody asked for a reverse
-/// forward. No connection is made. Debian's adb 29 ends itself at such a device; whatever a server
-/// does, callers see an error that is retried or none.
-#[test]
-fn a_device_that_opens_connections_unasked_gets_none() {
-    with_adb("open without reverse", || async {
-        let victim = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = victim.local_addr().unwrap().port();
-        let lab = Lab::apart(Options::default()).await;
-        lab.phone.faults().hostile = Some(Hostile::OpenPort(port));
-        let connected = lab.own.server().connect(&lab.phone.serial()).await;
-        let retryable = |error: &dart_core::Error| error.is_retryable();
-        assert!(
-            connected.as_ref().err().is_none_or(retryable),
-            "{connected:?}"
-        );
-        let reached = tokio::time::timeout(Duration::from_millis(300), victim.accept()).await;
-        assert!(reached.is_err(), "a connection was made: {reached:?}");
-        let output = lab.target().shell("true").await;
-        assert!(output.as_ref().err().is_none_or(retryable), "{output:?}");
-    });
+async fn check((number, (call, answers, then, kind)): (usize, Row)) {
+    let row = format!("row {number}: {call:?}, then {then:.40?}");
+    let script = Script {
+        then,
+        ..script(answers)
+    };
+    let server = serve(script, "127.0.0.1").await;
+    let started = std::time::Instant::now();
+    let ended = tokio::time::timeout(4 * LIMIT, call.on(&server)).await;
+    let error = ended.expect(&row).expect_err(&row);
+    assert_eq!(error.kind(), kind, "{row}: {error}");
+    let (took, late) = (started.elapsed(), error.kind() == ErrorKind::Timeout);
+    assert!(!late || took >= LIMIT, "{row}: {took:?}");
 }
 
-#[test]
-fn a_transfer_that_is_cut_is_retryable_and_leaves_nothing() {
-    with_adb("cut transfer", || async {
-        let lab = Lab::new(Options::default()).await;
-        let target = lab.target();
-        target
-            .push(&vec![7; 5 << 20], "/sdcard/big", 0o644)
-            .await
-            .unwrap();
-        lab.phone.faults().cut_after = Some(2 << 20);
-        let folder = tempfile::tempdir().unwrap();
-        let local = folder.path().join("big");
-        let error = target
-            .pull_to("/sdcard/big", &local, 9 << 20)
-            .await
-            .unwrap_err();
-        assert!(error.is_retryable(), "{error}");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        let mut output = Vec::new();
-        lab.own.server().connect(&lab.phone.serial()).await.unwrap();
-        let error = lab
-            .impatient()
-            .exec("cat /sdcard/big", &mut output, 9 << 20)
-            .await;
-        // The end of an exec cannot be told from a cut, but the device is seen to be gone.
-        assert!(error.is_err() || output.len() < 5 << 20);
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_attack_ends_in_an_error_of_its_kind_in_time() {
+    let is_late = |(_, row): &(usize, Row)| row.3 == ErrorKind::Timeout;
+    let (late, other): (Vec<_>, Vec<_>) = rows().into_iter().enumerate().partition(is_late);
+    for row in other {
+        check(row).await;
+    }
+    // Those that only the clock ends wait side by side.
+    let mut all = tokio::task::JoinSet::new();
+    for row in late {
+        all.spawn(check(row));
+    }
+    while let Some(ended) = all.join_next().await {
+        ended.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn any_limit_is_a_limit() {
+    let server = serve(script(&[b"OKAY", b"OKAYhello"]), "127.0.0.1").await;
+    let mut output = Vec::new();
+    let target = server.target("x").unwrap();
+    target.exec("x", &mut output, usize::MAX).await.unwrap();
+    assert_eq!(output, b"hello");
+}
+
+#[tokio::test]
+async fn what_a_device_would_cut_is_never_sent() {
+    let target = target(&[b"OKAY", b"OKAY"]).await;
+    is(target.shell("rm /a\0b").await, ErrorKind::Misuse);
+    is(target.stat("/a\0b").await, ErrorKind::Misuse);
+    is(target.push(b"", "/a\0b", 0o644).await, ErrorKind::Misuse);
+    let long = "x".repeat(1025);
+    is(target.pull(&long, 1).await, ErrorKind::Misuse);
+}
+
+#[tokio::test]
+async fn reasons_of_a_peer_cannot_write_to_a_terminal() {
+    let reason = b"FAIL\x0b\0\0\0\x1b[2J\x07secret";
+    let error = target(&[b"OKAY", reason]).await.stat("/x").await;
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("\\u{1b}[2J\\u{7}secre"), "{text}");
+    assert!(!text.chars().any(char::is_control), "{text:?}");
+}
+
+#[tokio::test]
+async fn a_list_that_comes_in_parts_is_not_lost_when_the_time_runs_out() {
+    let parts = Script {
+        then: Then::Drips(b"0009a device\n".to_vec()),
+        ..script(&[b"OKAY"])
+    };
+    let server = serve(parts, "127.0.0.1").await;
+    let mut tracker = server.track_devices().await.unwrap();
+    is(
+        tracker.next(Duration::from_millis(250)).await,
+        ErrorKind::Timeout,
+    );
+    let again = tracker.next(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(again[0].serial, "a");
+}
+
+/// A pipe that nobody writes to has no end.
+#[cfg(unix)]
+#[tokio::test]
+async fn only_files_with_an_end_are_pushed() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let target = target(&[b"OKAY"]).await;
+    is(
+        target.push_file(&pipe, "/x", 0o644).await,
+        ErrorKind::Storage,
+    );
+    let pushed = target.push_file(folder.path(), "/x", 0o644).await;
+    is(pushed, ErrorKind::Storage);
 }
