@@ -19,6 +19,15 @@ window.preparePage = (width, height, paint, makeExperts) => {
   // longest that a timer of a page can be set to.
   core.EPISODE_MAX_TIME = 2000000000;
 
+  // The browser's own memory of what was typed would cover the page with proposals, and its keeper of
+  // passwords with questions.
+  for (const field of document.querySelectorAll('input[type=password]')) {
+    field.type = 'text';
+    field.style.webkitTextSecurity = 'disc';
+  }
+  const forget = event => { if (event.target instanceof HTMLInputElement) event.target.autocomplete = 'off'; };
+  for (const type of ['pointerdown', 'focusin']) addEventListener(type, forget, true);
+
   // What the page has seen of the input: releases of buttons and of keys that are no modifiers, where
   // the pointer is, and what was copied last.
   let ups = 0, keys = 0, at = '', copied = null, waiting = [];
