@@ -236,8 +236,8 @@ impl DesktopDevice {
     }
 
     /// Releases of mouse buttons, and of keys that are no modifiers, since this was last asked.
-    pub(super) const fn take_releases(&mut self) -> (u32, u32) {
-        std::mem::replace(&mut self.releases, (0, 0))
+    pub(super) fn take_releases(&mut self) -> (u32, u32) {
+        std::mem::take(&mut self.releases)
     }
 
     /// The next screenshot waits for a frame with this colour at the mark, and lists `ui`.

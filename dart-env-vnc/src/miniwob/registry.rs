@@ -276,7 +276,7 @@ pub(super) fn nearest(name: &str) -> Vec<&'static str> {
         .map(|task| (far(&task), task.name))
         .filter(|(far, name)| *far <= name.len() / 2)
         .collect();
-    near.sort();
+    near.sort_unstable();
     near.truncate(3);
     near.into_iter().map(|(_, name)| name).collect()
 }
