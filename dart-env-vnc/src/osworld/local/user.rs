@@ -133,16 +133,28 @@ fn reachable(folder: &Path) -> bool {
     above.all(passes)
 }
 
-/// A user that runs nothing; two desktops have two displays, and so two users.
+/// A user that runs nothing, has no name and owns nothing where [`User::sweep`] removes what is its
+/// own; two desktops have two displays, and so two users.
 fn free_user(display: &str) -> Option<u32> {
     let number = display.trim_start_matches(':').parse::<u32>().ok()?;
-    let busy: BTreeSet<u32> = std::fs::read_dir("/proc")
-        .ok()?
-        .filter_map(|entry| Some(entry.ok()?.metadata().ok()?.uid()))
-        .collect();
+    let mut busy = owners("/proc");
+    busy.extend(SHARED.into_iter().flat_map(owners));
+    let named = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    busy.extend(
+        named
+            .lines()
+            .filter_map(|line| line.split(':').nth(2)?.parse::<u32>().ok()),
+    );
     // What the last desktop of this number ran may still be ending.
     let mut users = (0..COUNT / STEP).map(|round| FIRST + (number + round * STEP) % COUNT);
     users.find(|user| !busy.contains(user))
+}
+
+/// Whose the entries of a folder are.
+fn owners(folder: &str) -> BTreeSet<u32> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let owner = |entry: std::fs::DirEntry| Some(entry.metadata().ok()?.uid());
+    entries.filter_map(|entry| owner(entry.ok()?)).collect()
 }
 
 /// Removes what is `owner`'s in `folder`.
@@ -196,6 +208,22 @@ mod tests {
         let users = [":1", ":2"].map(free_user);
         assert_eq!(users, [Some(FIRST + 1), Some(FIRST + 2)]);
         assert_eq!(free_user("x"), None);
+    }
+
+    /// What the sweep would take for its own.
+    #[test]
+    fn who_owns_something_is_not_taken() {
+        let path = PathBuf::from(format!("/tmp/dart-user-owned-{}", std::process::id()));
+        std::fs::write(&path, "somebody's").unwrap();
+        let Some(free) = free_user(":2500") else {
+            panic!("nobody is free");
+        };
+        // Only root can give a file away.
+        if std::os::unix::fs::chown(&path, Some(free), None).is_ok() {
+            assert_ne!(free_user(":2500"), Some(free));
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(free_user(":2500"), Some(free));
     }
 
     #[tokio::test]
