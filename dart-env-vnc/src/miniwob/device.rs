@@ -5,8 +5,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dart_core::{
-    Action, Device, DeviceSpec, Error, ErrorKind, Frame, Key, MouseButton, NamedKey, Observation,
-    Result, ScreenPx, Size, UiElement,
+    Action, Device, DeviceSpec, Direction, Error, ErrorKind, Frame, Key, MouseButton, NamedKey,
+    Observation, Result, ScreenPx, Size, UiElement,
 };
 use tokio::time::{Instant, sleep};
 
@@ -46,6 +46,8 @@ pub struct DesktopDevice {
     driven: bool,
     /// What would release what the agent has pressed and not released.
     held: Vec<Action>,
+    /// The wheel was turned since the pointer was last parked.
+    wheeled: bool,
     /// Releases of mouse buttons and of keys that the page has not been asked about.
     releases: (u32, u32),
     /// Recoveries since the screen last showed what it should.
@@ -166,6 +168,7 @@ impl DesktopDevice {
             unsettled: false,
             driven: false,
             held: Vec::new(),
+            wheeled: false,
             releases: (0, 0),
             recoveries: 0,
             recovered: false,
@@ -225,6 +228,16 @@ impl DesktopDevice {
         let at = self.parking()?;
         let mut actions = std::mem::take(&mut self.held);
         actions.push(Action::MoveTo { at });
+        if std::mem::take(&mut self.wheeled) {
+            // For half a second, Chromium sends all turns of the wheel near one place to what the
+            // first one has scrolled, even after that is gone. One elsewhere ends this; upwards,
+            // nothing moves.
+            actions.push(Action::Scroll {
+                at: Some(at),
+                direction: Direction::Up,
+                notches: 1,
+            });
+        }
         let vnc = &mut self.running("set up")?.vnc;
         for action in actions {
             vnc.perform(&action).await?;
@@ -387,6 +400,7 @@ impl Device for DesktopDevice {
         self.check_action(action)?;
         self.mark = None;
         self.note_held(action);
+        self.wheeled |= matches!(action, Action::Scroll { .. });
         let vnc = &mut self.running("perform")?.vnc;
         vnc.perform(action).await?;
         let releases = releases_of(action);

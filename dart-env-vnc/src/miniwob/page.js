@@ -20,10 +20,13 @@ window.preparePage = (width, height, paint, makeExperts) => {
   core.EPISODE_MAX_TIME = 2000000000;
 
   // The browser's own memory of what was typed would cover the page with proposals, and its keeper of
-  // passwords with questions.
+  // passwords with a question. For the keeper, what was a password field once remains one: others take
+  // their place before an episode begins.
   for (const field of document.querySelectorAll('input[type=password]')) {
-    field.type = 'text';
-    field.style.webkitTextSecurity = 'disc';
+    const other = document.createElement('input');
+    for (const { name, value } of field.attributes) if (name !== 'type') other.setAttribute(name, value);
+    other.style.webkitTextSecurity = 'disc';
+    field.replaceWith(other);
   }
   const forget = event => { if (event.target instanceof HTMLInputElement) event.target.autocomplete = 'off'; };
   for (const type of ['pointerdown', 'focusin']) addEventListener(type, forget, true);
