@@ -94,8 +94,8 @@ impl AdbDevice {
         };
         device.reach().await?;
         if let Err(error) = device.take_over().await {
-            // The keyboard may have been changed already.
-            device.close().await?;
+            // The keyboard may have been changed already. What went wrong first is what counts.
+            let _ = device.close().await;
             return Err(error);
         }
         Ok(device)

@@ -145,6 +145,8 @@ impl Present {
 impl TaskDriver<AdbDevice> for AndroidDriver {
     async fn set_up(&mut self, device: &mut AdbDevice, task: &Task, seed: u64) -> Result<Arc<str>> {
         let present = Present::new(task, seed).map_err(|error| error.at("set up"))?;
+        // Environments go from one episode to the next; `close` tears down the last alone.
+        self.tear_down(device).await?;
         if let Some(hook) = &self.snapshot {
             hook.restore(device).await?;
         }

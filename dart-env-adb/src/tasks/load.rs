@@ -1,6 +1,6 @@
 //! Reading and checking task files.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, io::Read as _, path::Path};
 
 use dart_core::{Result, Task};
 use serde::Deserialize;
@@ -82,13 +82,15 @@ fn files(path: &Path) -> Adb<Vec<std::path::PathBuf>> {
 
 fn read(path: &Path) -> Adb<String> {
     let bad = |why: String| AdbError::Config(format!("{}: {why}", path.display()));
-    let length = std::fs::metadata(path)
-        .map_err(|error| bad(error.to_string()))?
-        .len();
-    if length > MAX_FILE {
+    let file = std::fs::File::open(path).map_err(|error| bad(error.to_string()))?;
+    let mut bytes = Vec::new();
+    // Not the length that the system tells: a pipe or a device has none.
+    let read = file.take(MAX_FILE + 1).read_to_end(&mut bytes);
+    read.map_err(|error| bad(error.to_string()))?;
+    if bytes.len() as u64 > MAX_FILE {
         return Err(bad(format!("a task file has at most {MAX_FILE} bytes")));
     }
-    std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))
+    String::from_utf8(bytes).map_err(|error| bad(error.to_string()))
 }
 
 fn distinct(tasks: &[AndroidTask]) -> Adb<()> {

@@ -92,7 +92,9 @@ fn reward(message: &Message) -> Adb<LogReward> {
     if let Some(config) = message.get("log_parsing_config") {
         let config = config.message()?;
         let filters = config.texts("filters")?;
-        reward.tags.extend(filters.iter().map(|tag| tag_of(tag)));
+        // Silence for all others is what naming tags means anyway.
+        let named = filters.iter().filter(|filter| filter.as_str() != "*:S");
+        reward.tags.extend(named.map(|tag| tag_of(tag)));
         if let Some(patterns) = config.get("log_regexps") {
             let patterns = patterns.message()?;
             patterns.pass_over(&["extra", "json_extra"]);
@@ -107,6 +109,10 @@ fn reward(message: &Message) -> Adb<LogReward> {
                 });
             }
         }
+    }
+    if reward.tags.iter().any(|tag| tag == "*") {
+        let message = "log_parsing_config.filters: * is not supported: name the tags";
+        return Err(AdbError::Config(message.into()));
     }
     // An empty pattern fits nothing there, where it would fit everything here.
     reward.rewards.retain(|pattern| !pattern.is_empty());

@@ -10,6 +10,8 @@ use crate::error::{Adb, AdbError};
 const MAX_TEXT: usize = 4 << 20;
 /// Deepest message.
 const MAX_DEPTH: usize = 32;
+/// Longest name of a field, bytes: it is repeated for every field inside when they are looked over.
+const MAX_NAME: usize = 100;
 /// Most fields.
 const MAX_FIELDS: usize = 20_000;
 
@@ -90,7 +92,7 @@ impl Parser<'_> {
 
     fn field(&mut self, name: &str, message: &mut Message, depth: usize) -> Adb<()> {
         let starts_as_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if !starts_as_name || name.contains(['.', '+', '-']) {
+        if !starts_as_name || name.len() > MAX_NAME || name.contains(['.', '+', '-']) {
             return Err(mistake(
                 self.line,
                 format!("{name:.60?} is no name of a field"),
