@@ -22,8 +22,8 @@ pub struct AndroidTask {
     /// Longest episode, steps. Default 15.
     #[serde(default = "horizon")]
     pub horizon: u32,
-    /// What the agent is told; `{name}` stands for a parameter, here and in all other texts, and `{{`
-    /// for a brace.
+    /// What the agent is told; `{name}` stands for a parameter, here and in all other texts but those
+    /// of `reward`, and `{{` for a brace.
     pub instruction: String,
     /// The parameters by name.
     #[serde(default)]
@@ -48,7 +48,8 @@ pub struct AndroidTask {
     /// Longest episode, seconds. Default: only `horizon` counts.
     #[serde(default)]
     pub max_seconds: Option<u64>,
-    /// What is done afterwards, in order; failures are noted and passed over.
+    /// What is done afterwards, in order: before the next episode of the environment, or when that is
+    /// closed. Failures are noted and passed over.
     #[serde(default)]
     pub tear_down: Vec<Step>,
     /// How an expert solves it, in order; afterwards it says that it is done. Default: there is none.
