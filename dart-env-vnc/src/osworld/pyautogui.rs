@@ -156,7 +156,7 @@ enum Literal {
     Text(String),
     Number(f64),
     /// Of texts and numbers.
-    List(Vec<Literal>),
+    List(Vec<Self>),
 }
 
 struct Arguments<'a> {

@@ -80,9 +80,9 @@ impl User {
     /// Removes what programs with this home left elsewhere.
     pub(super) fn sweep(&self, home: &Path) {
         if let Some(owner) = self.owner {
-            SHARED
-                .iter()
-                .for_each(|folder| remove_of(owner, Path::new(folder)));
+            for folder in SHARED {
+                remove_of(owner, Path::new(folder));
+            }
             return;
         }
         // Its owner has others, too, so this one is known by its name.
