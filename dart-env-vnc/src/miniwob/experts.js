@@ -54,7 +54,8 @@ window.makeExperts = (width, height, seen) => {
       const far = Math.abs(at.y - over.y);
       return {
         action: 'scroll', at: whole(over), direction: up ? 'up' : 'down',
-        notches: Math.min(10, Math.max(1, Math.round(far / 70))),
+        // A notch is 120 pixels. Many more would leap to and fro over what is sought.
+        notches: Math.min(10, Math.max(1, Math.round(far / 120))),
       };
     }
     return visible(element) ? wait(200) : null;
@@ -233,13 +234,16 @@ window.makeExperts = (width, height, seen) => {
     const [, high] = /lower than (\d)/.exec(text(one('#lower:not(.hide)') ?? one('#tt'))) ?? [];
     return inTurn(fill('#tt', low ? Number(low) + 1 : high ? Number(high) - 1 : 4), submit);
   };
+  // A menu opens when the pointer rests on it; a click would select it.
+  const hover = element => {
+    const at = target(element);
+    return at && seen.at() !== `${at.x},${at.y}` ? { action: 'move_to', at } : wait(400);
+  };
   const menuPath = () => {
     const items = said(/^Select (.*)$/)[0].split('>').map(name => labelled('#menu li > div', name));
     const last = items.at(-1);
     if (last) return click(last)();
-    // A menu opens when the pointer rests on it; a click would select it.
-    const next = items.findLast(item => item), at = target(next);
-    return at && seen.at() !== `${at.x},${at.y}` ? { action: 'move_to', at } : wait(400);
+    return hover(items.findLast(item => item));
   };
   const table = {
     'ascending-numbers': () => {
@@ -286,7 +290,7 @@ window.makeExperts = (width, height, seen) => {
       const items = all('#menu li').filter(item => !item.querySelector('ul'));
       const item = items.find(item => icon ? item.querySelector('.ui-icon').className === icon : text(item) === quoted(1));
       if (visible(item)) return click(item)();
-      return visible(one('#menu')) ? click(item.parentElement.closest('li').querySelector('div'))() : click('#open-menu')();
+      return visible(one('#menu')) ? hover(item.parentElement.closest('li').querySelector('div')) : click('#open-menu')();
     },
     'click-option': () => inTurn(check(labelled('#area label', said(/^Select (.*) and click/)[0]).querySelector('input')), submit),
     'click-pie': pie, 'click-pie-nodelay': pie,

@@ -63,16 +63,21 @@ window.preparePage = (width, height, paint, makeExperts) => {
   });
   const pause = millis => new Promise(done => setTimeout(done, millis));
 
-  // Waits for the images that the page shows for the first time: they would appear at any moment.
-  const known = new Set();
+  // Waits for the images that the page shows for the first time, and for those that its style sheet
+  // keeps for later: they would appear at any moment, and move what is beside them. They are kept.
+  const known = new Map();
+  const urls = text => [...text.matchAll(/url\("([^"]+)"\)/g)].map(match => match[1]);
+  const sheets = [...document.querySelectorAll('style')].flatMap(({ sheet }) => [...sheet?.cssRules ?? []])
+    .flatMap(rule => urls(rule.cssText)).map(link => new URL(link, document.baseURI).href);
   const images = () => {
-    const links = [...document.querySelectorAll('*')].flatMap(element =>
-      [...getComputedStyle(element).backgroundImage.matchAll(/url\("([^"]+)"\)/g)].map(match => match[1])
-        .concat(element.tagName === 'IMG' ? element.src : []));
-    const fresh = [...new Set(links)].filter(link => !known.has(link));
-    fresh.forEach(link => known.add(link));
+    const shown = [...document.querySelectorAll('*')].flatMap(element => {
+      const { backgroundImage, content } = getComputedStyle(element);
+      return urls(backgroundImage + content).concat(element.tagName === 'IMG' ? element.src : []);
+    });
+    const fresh = [...new Set([...shown, ...sheets])].filter(link => !known.has(link));
     const load = link => {
       const image = new Image();
+      known.set(link, image);
       image.src = link;
       return image.decode().catch(() => {});
     };

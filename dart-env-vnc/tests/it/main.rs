@@ -4,6 +4,7 @@ mod desktop;
 mod desktop_qemu;
 mod miniwob;
 mod miniwob_attach;
+mod miniwob_suites;
 mod miniwob_tasks;
 mod needs;
 mod osworld_fake;
