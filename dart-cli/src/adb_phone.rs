@@ -13,7 +13,7 @@ use dart_env_adb::{
     client::AdbServer,
     device::ScreenKind,
     simulator::{Options, Simulator},
-    tasks::load,
+    tasks::{check_experts, load},
 };
 use dart_env_sim::{SimConfig, SimDevice, SimDeviceKind, SimDriver};
 use serde::{Deserialize, Serialize};
@@ -155,7 +155,8 @@ impl AdbPhoneFactory {
 impl EnvironmentFactory for AdbPhoneFactory {
     async fn create(&self) -> Result<Box<dyn Environment>> {
         let observe_ui = self.config.observe_ui == ObserveUi::Always;
-        if self.config.tasks.is_some() {
+        if let Some(tasks) = &self.config.tasks {
+            check_experts(&load(tasks)?)?;
             let server = self.server().await?;
             let apps = adb_apps::environment(&self.config, server, observe_ui).await?;
             return Ok(Box::new(apps));

@@ -15,7 +15,7 @@ use dart_core::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{driver::AndroidDriver, load, snapshot::SnapshotHook};
+use super::{AndroidTask, driver::AndroidDriver, load, snapshot::SnapshotHook};
 use crate::{
     device::{AdbConfig, AdbDevice},
     error::AdbError,
@@ -210,15 +210,23 @@ impl EnvironmentFactory for AndroidFactory {
     }
 
     async fn create_demonstrator(&self) -> Result<Box<dyn Demonstrate>> {
-        let tasks = load(&self.config.tasks)?;
-        let mut trained = tasks.iter().filter(|task| task.split == Split::Train);
-        if let Some(task) = trained.find(|task| task.expert.is_empty()) {
-            let message = format!(
-                "task {} has no expert: give it one, or set warm_start.enabled = false",
-                task.id
-            );
-            return Err(AdbError::Unsupported(message).at("devices"));
-        }
+        check_experts(&load(&self.config.tasks)?)?;
         Ok(Box::new(self.environment().await?))
     }
+}
+
+/// Whether every training task has an expert.
+///
+/// # Errors
+/// [`Unsupported`](dart_core::ErrorKind::Unsupported), naming the first that has none.
+pub fn check_experts(tasks: &[AndroidTask]) -> Result<()> {
+    let mut trained = tasks.iter().filter(|task| task.split == Split::Train);
+    let Some(task) = trained.find(|task| task.expert.is_empty()) else {
+        return Ok(());
+    };
+    let message = format!(
+        "task {} has no expert: give it one, or set warm_start.enabled = false",
+        task.id
+    );
+    Err(AdbError::Unsupported(message).at("demonstrate"))
 }

@@ -18,7 +18,7 @@ mod textproto;
 mod values;
 
 pub use driver::AndroidDriver;
-pub use factory::{AndroidConfig, AndroidFactory};
+pub use factory::{AndroidConfig, AndroidFactory, check_experts};
 pub use format::{AndroidTask, Check, Condition, Expect, Move, Parameter, Step};
 pub use load::{load, parse};
 pub use log_reward::{LogEvent, LogReward};

@@ -7,7 +7,8 @@ use dart_env_adb::{
     AdbDevice,
     simulator::Options,
     tasks::{
-        AndroidConfig, AndroidDriver, AndroidFactory, SnapshotHook, load, parse, parse_textproto,
+        AndroidConfig, AndroidDriver, AndroidFactory, SnapshotHook, check_experts, load, parse,
+        parse_textproto,
     },
 };
 
@@ -313,4 +314,19 @@ fn a_command_of_the_device_may_restore_its_state() {
         let stain = lab.phone.system().setting("global", "stain");
         assert_eq!(stain.as_deref(), Some("0"));
     });
+}
+
+#[test]
+fn a_task_without_an_expert_is_named_before_demonstrations() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("game.textproto"), GAME).unwrap();
+    let mut tasks = load(folder.path()).unwrap();
+    let error = check_experts(&tasks).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(
+        error.to_string().contains("task game has no expert"),
+        "{error}"
+    );
+    tasks[0].split = Split::Layouts;
+    check_experts(&tasks).unwrap();
 }

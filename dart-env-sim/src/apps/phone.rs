@@ -209,8 +209,10 @@ impl Device for AppPhone {
     async fn perform(&mut self, action: &Action) -> Result<()> {
         self.device.ui()?;
         self.device.spec().check(action)?;
-        // Whatever was changed from outside is what the user acts on.
-        self.refresh()?;
+        // Whatever was changed from outside is what the user acts on, unless it is left.
+        if !matches!(action, Action::NavigateHome) {
+            self.refresh()?;
+        }
         if self.navigate(action)? {
             return Ok(());
         }
