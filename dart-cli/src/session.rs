@@ -371,7 +371,7 @@ impl Session {
     }
 
     /// Writes `summary.json`, and what was found task by task to `tasks.json`.
-    pub(crate) fn write_evaluation(&self, tasks: &impl serde::Serialize) -> Result<()> {
+    pub(crate) fn write_evaluation(&self, tasks: &impl Serialize) -> Result<()> {
         self.write_summary()?;
         self.run
             .write("tasks.json", &serde_json::to_vec_pretty(tasks)?)
