@@ -34,6 +34,10 @@ const CLICK_LONGEST: Duration = Duration::from_secs(1);
 /// early. Where no driver has painted a mark since a click, the screenshot waits until the screen
 /// has settled.
 #[derive(Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "independent facts about a desktop"
+)]
 pub struct DesktopDevice {
     source: Source,
     spec: DeviceSpec,
