@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(names.len(), TARGETS.len());
         for target in TARGETS {
             let seeds = process::root().join(target.seeds);
-            let seeds = fs::read_dir(&seeds).map(Iterator::count).unwrap_or(0);
+            let seeds = fs::read_dir(&seeds).map_or(0, Iterator::count);
             assert!(seeds > 0, "{} has no seeds", target.name);
             let source = format!("{}/fuzz/fuzz_targets/{}.rs", target.owner(), target.name);
             assert!(process::root().join(&source).is_file(), "{source}");

@@ -69,7 +69,7 @@ async fn serve<D: Device>(service: Service, phone: &Phone<D>, pipe: &mut Pipe) -
     let hostile = phone.faults().hostile;
     match hostile {
         Some(Hostile::BadHeader) => return pipe.bad_header().await,
-        Some(Hostile::Flood) => return pipe.flood(&[9; 32 << 10]).await,
+        Some(Hostile::Flood) => return pipe.flood(&vec![9; 32 << 10]).await,
         Some(Hostile::Stray) => pipe.stray().await?,
         _ => {}
     }

@@ -337,7 +337,7 @@ async fn commands_are_confined() {
     env.close().await.unwrap();
     let runs = std::fs::read_dir("/proc").unwrap().any(|entry| {
         let line = std::fs::read(entry.unwrap().path().join("cmdline"));
-        line.is_ok_and(|line| line == b"sleep\0271.25\0")
+        line.is_ok_and(|line| line == b"sleep\x00271.25\0")
     });
     assert!(!runs, "it is still running");
 }

@@ -92,10 +92,8 @@ async fn follow(
         seen.extend(read.iter().map(|(seq, _)| *seq));
         if seen.len() == before {
             // A damaged index may lead in circles: that is no end.
-            return match read.is_empty() {
-                true => Ok(()),
-                false => Err(CurationError::Circular),
-            };
+            let is_end = read.is_empty();
+            return is_end.then_some(()).ok_or(CurationError::Circular);
         }
         for (seq, id) in &read {
             if let Ok(id) = id[..].try_into() {
