@@ -300,6 +300,7 @@ const EMPTY_PIECE: &[u8] = b"DATA\0\0\0\0";
 /// `OKAY` are those of the device.
 type Row = (Call, &'static [&'static [u8]], Then, ErrorKind);
 
+#[allow(clippy::too_many_lines, reason = "a table, one row a class of fault")]
 fn rows() -> Vec<Row> {
     use ErrorKind::{Disconnected, Protocol, Timeout, Unsupported};
     let repeats = |bytes: &[u8]| Then::Repeats(bytes.to_vec());
