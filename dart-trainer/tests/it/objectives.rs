@@ -258,7 +258,9 @@ fn a_ratio_against_the_rollout_corrects_at_once() {
 fn by_token(mut batch: Batch) -> Batch {
     for sample in &mut batch.samples {
         let own = sample.advantages.iter().enumerate();
-        sample.advantages = own.map(|(at, a)| a * 0.75f64.powi(at as i32) - 0.01).collect();
+        sample.advantages = own
+            .map(|(at, a)| a * 0.75f64.powi(at as i32) - 0.01)
+            .collect();
     }
     batch
 }
