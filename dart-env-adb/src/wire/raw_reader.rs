@@ -68,6 +68,15 @@ impl RawReader {
     }
 
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Adb<()> {
+        let taken = self.accept(bytes);
+        if taken.is_err() {
+            // It was taken for one like the last, and may be another: the next is read whole.
+            self.shape = None;
+        }
+        taken
+    }
+
+    fn accept(&mut self, bytes: &[u8]) -> Adb<()> {
         let bytes = match &mut self.pixels {
             Some(pixels) => return pixels.take(bytes),
             None => self.begin(bytes),
@@ -202,6 +211,19 @@ mod tests {
             let frame = read(&mut reader, &good, 5).unwrap();
             assert_eq!(frame.rgb(), [1, 2, 3, 4, 5, 6]);
         }
+    }
+
+    /// Found by fuzzing: a warning that begins like the last picture.
+    #[test]
+    fn what_only_begins_like_the_last_is_read_the_second_time() {
+        let small = picture(&[1, 1, 1], &[1, 2, 3, 255]);
+        let large = picture(&[3, 3, 1], &[7; 36]);
+        let other = [&picture(&[1, 1, 1], b"\n")[..], &large].concat();
+        let expected = screencap::raw(&other).unwrap();
+        let mut reader = RawReader::default();
+        read(&mut reader, &small, 100).unwrap();
+        read(&mut reader, &other, 5).unwrap_err();
+        assert_eq!(read(&mut reader, &other, 5).unwrap(), expected);
     }
 
     #[test]
